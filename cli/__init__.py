@@ -4,6 +4,7 @@
     options.py         options that several commands share
     serve.py           runs a broker
     topics.py, configs.py, groups.py, group_reset.py, transactions.py    administer a cluster
+    features.py        shows features, raises and lowers their levels
     users.py, acls.py, acl_options.py                                    who may log in, and who may do what
     health.py          says whether a broker serves clients
     cluster.py, cluster_lines.py, cluster_watch.py                       show it

@@ -23,6 +23,7 @@ COMMANDS = {
     "cluster": "show brokers, leaders and in-sync replicas",
     "configs": "describe and alter settings of topics and brokers",
     "groups": "list, describe and delete groups, move offsets",
+    "features": "show features, raise and lower their levels",
     "users": "list users, set and remove their passwords",
     "acls": "list, add and remove access rules",
     "produce": "write lines from stdin to a topic",

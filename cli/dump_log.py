@@ -18,7 +18,7 @@ examples:
   odradek dump-log --print-data-log data/orders-0/00000000000000000000.log
   odradek dump-log --index-sanity-check data/orders-0/*.index data/orders-0/*.timeindex
 
-The output is that of Kafka's DumpLogSegments. Exit status 1: a file is damaged or unreadable; 2: wrong arguments.
+The output is that of DumpLogSegments of Kafka 4.4. Exit status 1: a file is damaged or unreadable; 2: wrong arguments.
 """
 
 

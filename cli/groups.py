@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.broker.logging.printable import printable
@@ -14,7 +14,8 @@ from odradek.cli.options import add_bootstrap_server, command, delete_each, with
 from odradek.cli.tables import NOTHING, print_table
 
 if TYPE_CHECKING:
-    from odradek.clients.admin.groups import DescribedGroup, GroupAdmin
+    from odradek.clients.admin.described_groups import DescribedGroup
+    from odradek.clients.admin.groups import GroupAdmin
     from odradek.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -36,8 +37,29 @@ OFFSET_COLUMNS = (
     "HOST",
     "CLIENT-ID",
 )
-MEMBER_COLUMNS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT")
-STATE_COLUMNS = ("GROUP", "COORDINATOR", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
+MEMBER_COLUMNS = (
+    "GROUP",
+    "CONSUMER-ID",
+    "GROUP-INSTANCE-ID",
+    "HOST",
+    "CLIENT-ID",
+    "#PARTITIONS",
+    "ASSIGNMENT",
+    "MEMBER-TYPE",
+    "EPOCH",
+    "GIVES-UP",
+    "WAITS-FOR",
+)
+STATE_COLUMNS = (
+    "GROUP",
+    "COORDINATOR",
+    "ASSIGNMENT-STRATEGY",
+    "STATE",
+    "#MEMBERS",
+    "TYPE",
+    "GROUP-EPOCH",
+    "TARGET-EPOCH",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -65,20 +87,29 @@ def _with_groups(arguments: argparse.Namespace, work: Callable[[GroupAdmin], Awa
 
 def _add_list(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     examples = "  odradek groups list\n  odradek groups list --state Stable --state Empty --json\n"
-    parser = command(actions, "list", "list groups and their states", list_groups, examples=examples)
+    parser = command(actions, "list", "list groups, their states and types", list_groups, examples=examples)
     parser.add_argument("--state", action="append", default=[], metavar="STATE", help="only these; may be repeated")
+    parser.add_argument(
+        "--type",
+        action="append",
+        default=[],
+        dest="types",
+        metavar="TYPE",
+        help="only these, such as classic or consumer; may be repeated",
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON array")
     add_bootstrap_server(parser)
 
 
 def list_groups(arguments: argparse.Namespace) -> None:
     """Prints a line for each group."""
-    found = _with_groups(arguments, lambda admin: admin.list_groups(arguments.state))
+    found = _with_groups(arguments, lambda admin: admin.list_groups(arguments.state, arguments.types))
     if arguments.json:
         print(json.dumps([group._asdict() for group in found], indent=2))
         return
     for group in found:
-        print("\t".join(map(printable, (group.group_id, group.state, group.protocol_type or NOTHING))))
+        values = (group.group_id, group.state, group.protocol_type or NOTHING, group.group_type or NOTHING)
+        print("\t".join(map(printable, values)))
 
 
 # describe
@@ -90,7 +121,10 @@ def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "  odradek groups describe billing shipping --members\n"
         "  odradek groups describe --all --json\n"
     )
-    description = "Show groups: by default each partition with its committed offset, its lag and its consumer."
+    description = (
+        "Show groups: by default each partition with its committed offset, its lag and its consumer.\n"
+        "--members shows of a consumer group also what a member must give up, and what it waits for and from whom."
+    )
     parser = command(actions, "describe", "describe groups", describe, description=description, examples=examples)
     parser.add_argument("groups", nargs="*", metavar="GROUP")
     parser.add_argument("--all", action="store_true", help="all groups")
@@ -128,7 +162,7 @@ async def _describe_one(admin: GroupAdmin, name: str) -> dict[str, Any]:
     if group.state == DEAD:
         raise CommandError(f"there is no group '{name}'")
     committed = await admin.committed(name)
-    owners = {key: member for member in group.members for key in member.partitions or ()}
+    owners = group.owners
     keys = sorted({*committed, *owners})
     ends = await admin.offsets_at(keys, LATEST)
     return {
@@ -137,6 +171,9 @@ async def _describe_one(admin: GroupAdmin, name: str) -> dict[str, Any]:
         "coordinator": group.coordinator,
         "protocol_type": group.protocol_type,
         "protocol": group.protocol,
+        "group_type": group.group_type,
+        "group_epoch": group.epoch,
+        "target_epoch": group.target_epoch,
         "partitions": [_partition(key, committed, ends, owners) for key in keys],
         "members": _members(group),
     }
@@ -159,16 +196,31 @@ def _partition(
 
 
 def _members(group: DescribedGroup) -> list[dict[str, Any]]:
+    owners = group.owners
     return [
         {
             "consumer_id": member.member_id,
             "group_instance_id": member.group_instance_id,
             "host": member.host,
             "client_id": member.client_id,
-            "partitions": None if member.partitions is None else [str(key) for key in member.partitions],
+            "partitions": _texts(member.partitions),
+            "member_type": member.member_type,
+            "epoch": member.epoch,
+            "target": _texts(member.target),
+            "gives_up": _texts(member.gives_up),
+            "waits_for": [
+                {"partition": str(key), "owner": None if key not in owners else owners[key].member_id}
+                for key in member.waits_for
+            ],
+            "subscribed_topics": member.subscribed_topics,
+            "subscribed_regex": member.subscribed_regex,
         }
         for member in group.members
     ]
+
+
+def _texts(partitions: list[TopicPartition] | None) -> list[str] | None:
+    return None if partitions is None else [str(key) for key in partitions]
 
 
 def _offset_rows(group: dict[str, Any]) -> list[list[Any]]:
@@ -176,12 +228,28 @@ def _offset_rows(group: dict[str, Any]) -> list[list[Any]]:
 
 
 def _member_rows(group: dict[str, Any]) -> list[list[Any]]:
-    rows = []
-    for member in group["members"]:
-        *who, partitions = member.values()
-        count = None if partitions is None else len(partitions)
-        rows.append([group["group_id"], *who, count, ",".join(partitions or ()) or None])
-    return rows
+    return [
+        [
+            group["group_id"],
+            *(member[name] for name in ("consumer_id", "group_instance_id", "host", "client_id")),
+            None if member["partitions"] is None else len(member["partitions"]),
+            _joined(member["partitions"]),
+            member["member_type"],
+            member["epoch"],
+            _joined(member["gives_up"]),
+            _joined(map(_awaited, member["waits_for"])),
+        ]
+        for member in group["members"]
+    ]
+
+
+def _joined(texts: Iterable[str] | None) -> str | None:
+    return ",".join(texts or ()) or None
+
+
+def _awaited(waits: dict[str, Any]) -> str:
+    """A partition that a member waits for; `of` names the member that still has it."""
+    return f"{waits['partition']} of {waits['owner']}" if waits["owner"] else waits["partition"]
 
 
 def _state_row(group: dict[str, Any]) -> list[Any]:
@@ -191,6 +259,9 @@ def _state_row(group: dict[str, Any]) -> list[Any]:
         group["protocol"] or None,
         group["state"],
         len(group["members"]),
+        group["group_type"],
+        group["group_epoch"],
+        group["target_epoch"],
     ]
 
 

@@ -6,6 +6,7 @@
     overview.py        the broker, its cluster, roles and in-sync replicas
     topics.py          topics, and the partitions of one
     groups.py          groups, and the members and offsets of one
+    hand_overs.py      partitions that go from one member of a consumer group to another
     transactions.py    transactional ids
     connections.py     connections of clients
     settings.py        settings that differ from their defaults

@@ -21,6 +21,7 @@ from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.turns import Turns
 from odradek.broker.console.connections import connections
 from odradek.broker.console.groups import groups, members, offsets
+from odradek.broker.console.hand_overs import handovers
 from odradek.broker.console.overview import overview
 from odradek.broker.console.queries import BadQuery, Query, parse_query
 from odradek.broker.console.selection import Row
@@ -87,6 +88,7 @@ class Console:
             "partitions": (partitions, OF_ONE),
             "groups": (groups, PAGED),
             "members": (members, OF_ONE),
+            "handovers": (handovers, OF_ONE | {"search"}),
             "offsets": (offsets, OF_ONE | {"search"}),
             "transactions": (transactions, PAGED),
             "connections": (connections, PAGED),

@@ -7,10 +7,15 @@ broker leads the partition.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from uuid import UUID
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.console.queries import BadQuery, Query
 from odradek.broker.console.selection import ITEMS_PER_ROW, Row, Selection, listing, rows_of, select, shown
+from odradek.broker.coordinator.group.classic.group import CLASSIC
+from odradek.broker.coordinator.group.consumer.group import CONSUMER, ConsumerGroup
+from odradek.broker.coordinator.group.consumer.member import ConsumerMember
 from odradek.broker.coordinator.group.group import Group, GroupMember
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.metrics.sources import MetricSources
@@ -18,6 +23,8 @@ from odradek.protocol.topic_partition import TopicPartition
 
 MOST_OFFSETS_OF_ROW = 10_000
 """The lag in a row of the list covers that many partitions of the group, and says how many it leaves out."""
+MOST_PARTITIONS = 10
+"""How many partitions of a member are named."""
 Found = tuple[GroupShard, Group]
 
 
@@ -45,7 +52,8 @@ def find_group(sources: MetricSources, name: str) -> Found | None:
     return None
 
 
-def _of_name(sources: MetricSources, name: str) -> Found:
+def group_of_name(sources: MetricSources, name: str) -> Found:
+    """Returns a group of this broker, with its shard. Raises BadQuery if there is none."""
     found = find_group(sources, name)
     if found is None:
         raise BadQuery("This broker coordinates no group of this name")
@@ -69,10 +77,12 @@ def _group(sources: MetricSources, shard: GroupShard, group: Group, pace: Pace) 
         yield
     return {
         "name": shown(group.group_id),
+        "type": group.group_type,
         "state": group.state_name,
         "protocol_type": shown(group.protocol_type or ""),
         "protocol": shown(group.protocol_name or ""),
         "generation": group.generation_id,
+        "target_generation": group.target_epoch if isinstance(group, ConsumerGroup) else None,
         "members": group.size,
         "committed_partitions": offsets,
         "lag": lag,
@@ -97,12 +107,14 @@ def lag_of(sources: MetricSources, key: TopicPartition, committed: int) -> int |
 
 def members(sources: MetricSources, query: Query) -> Steps[Row]:
     """Raises BadQuery if there is no such group."""
-    _, group = _of_name(sources, query.name)
+    _, group = group_of_name(sources, query.name)
     all_of_them = list(group.members)
     found = all_of_them[query.offset : query.offset + query.limit]
     selection = Selection(found, len(all_of_them), len(all_of_them))
     now_ms = sources.timer.clock.now_ms()
-    rows = yield from rows_of(selection, lambda member: _member(group, member, now_ms))
+    rows = yield from rows_of(
+        selection, lambda member: {**_member(group, member, now_ms), **_progress(sources, member)}
+    )
     return {"name": shown(group.group_id), **listing(query, selection, rows)}
 
 
@@ -121,9 +133,29 @@ def _member(group: Group, member: GroupMember, now_ms: int) -> Row:
     }
 
 
+def _progress(sources: MetricSources, member: GroupMember) -> Row:
+    """What only members of consumer groups have."""
+    if not isinstance(member, ConsumerMember):
+        return dict.fromkeys(("speaks", "epoch", "state", "partitions", "partitions_left_off"))
+    count = sum(map(len, member.assigned.values()))
+    keys = ((topic_id, number) for topic_id, numbers in member.assigned.items() for number in numbers)
+    return {
+        "speaks": CONSUMER if member.classic is None else CLASSIC,
+        "epoch": member.epoch,
+        "state": member.state.name,
+        "partitions": [name_of(sources, *key) for key in islice(keys, MOST_PARTITIONS)],
+        "partitions_left_off": max(count - MOST_PARTITIONS, 0),
+    }
+
+
+def name_of(sources: MetricSources, topic_id: UUID, partition: int) -> str:
+    """Returns the partition as text; the id stands for a topic that is gone."""
+    return shown(f"{sources.metadata.topic_name(topic_id) or topic_id}-{partition}")
+
+
 def offsets(sources: MetricSources, query: Query) -> Steps[Row]:
     """Raises BadQuery if there is no such group."""
-    shard, group = _of_name(sources, query.name)
+    shard, group = group_of_name(sources, query.name)
     everything = committed_offsets(shard, group.group_id)
     selection = yield from select(everything, lambda row: f"{row[0].topic}-{row[0].partition:010}", query)
     rows = yield from rows_of(selection, lambda row: _offset(sources, *row))

@@ -6,10 +6,11 @@ names the first few of them and counts the others. Nothing is tried: asking comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from itertools import islice
 from typing import Any, cast
 
+from odradek.broker.console.groups import name_of
 from odradek.broker.console.selection import shown
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
@@ -36,10 +37,12 @@ from odradek.purgatory.delayed_sync import DelayedSync
 MOST_NAMED = 3
 
 
-def why(operation: DelayedOperation, sources: MetricSources, group: Group | None) -> str:
-    """`group`: the one that the operation waits for, if it waits for one."""
+def why(operation: DelayedOperation, sources: MetricSources, group: Group | None, takers: Collection[str] = ()) -> str:
+    """`group`: the one that the operation waits for, if it waits for one. `takers`: the clients that get what a member
+    gives up.
+    """
     if isinstance(operation, DelayedStep):
-        return _step(operation, sources, group)
+        return _step(operation, sources, group, takers)
     classic = group if isinstance(group, ClassicGroup) else None
     for kind, reason in _REASONS:
         if isinstance(operation, kind):
@@ -171,7 +174,7 @@ def _sync(operation: DelayedOperation, _sources: MetricSources, group: ClassicGr
     return f"SyncGroup of {len(absent)} of {group.size} members of {_name_of(operation)}{_named(absent)}"
 
 
-def _step(operation: DelayedStep, sources: MetricSources, group: Group | None) -> str:
+def _step(operation: DelayedStep, sources: MetricSources, group: Group | None, takers: Collection[str]) -> str:
     _, member_id, awaited = cast("tuple[str, str, str]", operation.watch_keys[0])
     member = group.member(member_id) if isinstance(group, ConsumerGroup) else None
     if awaited != AWAITED["rebalance"]:
@@ -179,13 +182,11 @@ def _step(operation: DelayedStep, sources: MetricSources, group: Group | None) -
         return f"{awaited} of {client} of {_name_of(operation)}, which speaks the classic protocol"
     if member is None:
         return f"a member of {_name_of(operation)} gives up partitions"
-    name_of = sources.metadata.topic_name
-    partitions = [
-        f"{shown(name_of(topic_id) or str(topic_id))}-{partition}"
-        for topic_id, given in member.revoking.items()
-        for partition in given
-    ]
-    return f"{shown(member.client_id)} of {_name_of(operation)} gives up {some(partitions, len(partitions))}"
+    count = sum(map(len, member.revoking.values()))
+    keys = ((topic_id, number) for topic_id, numbers in member.revoking.items() for number in numbers)
+    given_up = some((name_of(sources, *key) for key in keys), count)
+    waiting = f", for which {some(map(shown, takers), len(takers))} {'waits' if len(takers) == 1 else 'wait'}"
+    return f"{shown(member.client_id)} of {_name_of(operation)} gives up {given_up}{waiting if takers else ''}"
 
 
 def _named(clients: list[str]) -> str:

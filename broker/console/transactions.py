@@ -8,7 +8,7 @@ from itertools import islice
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.console.queries import Query
 from odradek.broker.console.selection import Row, listing, rows_of, select, shown
-from odradek.broker.coordinator.transaction.transaction import Transaction
+from odradek.broker.coordinator.transaction.transaction import NO_PRODUCER_ID, Transaction
 from odradek.broker.metrics.sources import MetricSources
 
 MOST_PARTITIONS = 10
@@ -34,6 +34,8 @@ def _row(transaction: Transaction, now_ms: int) -> Row:
         "changes_to": None if transaction.pending is None else transaction.pending.label,
         "producer_id": transaction.producer_id,
         "producer_epoch": transaction.producer_epoch,
+        "next_producer_id": None if transaction.next_producer_id == NO_PRODUCER_ID else transaction.next_producer_id,
+        "version": transaction.client_version,
         "timeout_ms": transaction.timeout_ms,
         "open_ms": max(now_ms - transaction.start_ms, 0) if is_open else None,
         "partitions": [shown(str(key)) for key in islice(transaction.partitions, MOST_PARTITIONS)],

@@ -5,13 +5,16 @@ Of a purgatory with more than MOST_LOOKED_AT operations, these are the soonest o
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from operator import itemgetter
 
 from odradek.broker.background.stepwise import Pace, Steps
+from odradek.broker.console.hand_overs import Takers
 from odradek.broker.console.queries import Query
 from odradek.broker.console.reasons import MOST_NAMED, keys_of, why
 from odradek.broker.console.requesters import clients_of, group_of, purgatories, waiting_in
 from odradek.broker.console.selection import Row
+from odradek.broker.coordinator.group.group import Group
 from odradek.broker.metrics.sources import MetricSources
 from odradek.purgatory import DelayedOperation, DelayedOperationPurgatory
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
@@ -33,9 +36,12 @@ def waiting(sources: MetricSources, query: Query) -> Steps[Row]:
 def _purgatory(sources: MetricSources, purgatory: DelayedOperationPurgatory, query: Query, pace: Pace) -> Steps[Row]:
     operations = yield from waiting_in(purgatory, pace)
     rows = []
+    takers = Takers()
     for operation in (yield from _soonest(operations, query.limit)):
+        group = group_of(sources, operation)
+        waiting_for = yield from takers.of(operation, group)
         if not operation.is_completed:
-            rows.append(_row(sources, operation))
+            rows.append(_row(sources, operation, group, waiting_for))
         if pace.step_ends(ITEMS_PER_OPERATION):
             yield
     return {
@@ -69,14 +75,13 @@ def deadline_of(operation: DelayedOperation) -> int:
     return operation.expiration_ms
 
 
-def _row(sources: MetricSources, operation: DelayedOperation) -> Row:
-    group = group_of(sources, operation)
+def _row(sources: MetricSources, operation: DelayedOperation, group: Group | None, takers: Collection[str]) -> Row:
     now_ms = sources.timer.clock.now_ms()
     clients = clients_of(operation, group)
     return {
         "operation": type(operation).__name__,
         "clients": clients,
-        "why": why(operation, sources, group),
+        "why": why(operation, sources, group, takers),
         "keys": keys_of(operation),
         "keys_left_off": max(len(operation.watch_keys) - MOST_NAMED, 0),
         "waited_ms": max(now_ms - (operation.expiration_ms - operation.delay_ms), 0),

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.coordinator.group.classic.group import CLASSIC
 from odradek.broker.coordinator.group.classic.state import GroupState
+from odradek.broker.coordinator.group.consumer.group import CONSUMER
+from odradek.broker.coordinator.group.consumer.state import ConsumerGroupState
 from odradek.broker.coordinator.transaction.transaction_state import TransactionState
 from odradek.broker.metadata_store.session_metrics import STATES, SessionMetrics
 from odradek.broker.replica.partition.topic_stats import TopicStats
@@ -143,6 +145,18 @@ def late_transactions(sources: MetricSources) -> float:
 def groups_in(state: GroupState) -> Reader:
     """Counts the classic groups in this state."""
     return single(lambda sources: sources.group_coordinator.groups_by_state()[CLASSIC, state.label])
+
+
+def groups_by_type(sources: MetricSources) -> list[Row]:
+    found = Counter({CLASSIC: 0, CONSUMER: 0})
+    for (group_type, _), count in sources.group_coordinator.groups_by_state().items():
+        found[group_type] += count
+    return [((group_type,), count) for group_type, count in found.items()]
+
+
+def consumer_groups(sources: MetricSources) -> list[Row]:
+    counts = sources.group_coordinator.groups_by_state()
+    return [((state.label,), counts[CONSUMER, state.label]) for state in ConsumerGroupState]
 
 
 def under_replicated(sources: MetricSources) -> float:
@@ -344,6 +358,12 @@ FAMILIES = (
     Family("kafka_coordinator_group_groupmetadatamanager_numgroupsempty", GAUGE,
            "Groups without members.",
            _NONE, groups_in(GroupState.EMPTY)),
+    Family("kafka_server_group_coordinator_metrics_group_count", GAUGE,
+           "Groups that this broker coordinates, by the protocol of their type.",
+           ("protocol",), groups_by_type),
+    Family("kafka_server_group_coordinator_metrics_consumer_group_count", GAUGE,
+           "Groups whose assignments the broker makes (KIP-848), by state.",
+           ("state",), consumer_groups),
     Family("kafka_server_group_coordinator_metrics_group_completed_rebalance", COUNTER,
            "Rebalances in which the leader sent an assignment.",
            _NONE, single(lambda s: s.group_coordinator.completed_rebalances)),

@@ -12,15 +12,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from odradek.clients.admin.client import AdminClient, by_leader, check
-from odradek.protocol.compiler import decode_versioned
-from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
-from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from odradek.protocol.messages.group_admin import (
-    DeleteGroupsRequest,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListGroupsRequest,
-)
+from odradek.clients.admin.described_groups import CLASSIC, DescribedGroup, classic_group, consumer_group
+from odradek.clients.network_errors import UnsupportedVersion
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
+from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.schema import Message
@@ -29,38 +25,17 @@ from odradek.protocol.wire_codes import CoordinatorType
 
 EARLIEST, LATEST = -2, -1
 """The timestamps that ListOffsets uses for the start and the end of a log."""
-CONSUMER = "consumer"
 NOBODY_COMMITTED = -1
 
 
 class ListedGroup(NamedTuple):
-    """A group and the broker that coordinates it."""
+    """A group and the broker that coordinates it. `group_type` is empty if the broker knows no types."""
 
     group_id: str
     protocol_type: str
     state: str
     coordinator: int
-
-
-class GroupMember(NamedTuple):
-    """A member of a group. `partitions` is None if the assignment does not decode as a consumer's."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    host: str
-    partitions: list[TopicPartition] | None
-
-
-class DescribedGroup(NamedTuple):
-    """A group with its members. `state` is Dead if the group does not exist."""
-
-    group_id: str
-    coordinator: int
-    state: str
-    protocol_type: str
-    protocol: str
-    members: list[GroupMember]
+    group_type: str
 
 
 class GroupAdmin:
@@ -69,28 +44,44 @@ class GroupAdmin:
 
     # Reading
 
-    async def list_groups(self, states: Sequence[str] = ()) -> list[ListedGroup]:
-        """Returns the groups of all coordinators, sorted by name. Empty `states` means all states."""
+    async def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
+        """Returns the groups of all coordinators, sorted by name. Empty `states` or `types` means all."""
+        request = ListGroupsRequest(states_filter=list(states))
+        wanted = {each.lower() for each in types}
         found = []
         for broker_id in await self._admin.broker_ids():
-            response = await self._admin.ask_when_loaded(broker_id, ListGroupsRequest(states_filter=list(states)))
+            response = await self._admin.ask_when_loaded(broker_id, request)
             check(response.error_code)
             found += [
-                ListedGroup(group.group_id, group.protocol_type, group.group_state, broker_id)
+                ListedGroup(group.group_id, group.protocol_type, group.group_state, broker_id, group.group_type)
                 for group in response.groups
+                if not wanted or (group.group_type or CLASSIC).lower() in wanted  # from v5 on, brokers know types
             ]
         return sorted(found)
 
     async def describe(self, group_id: str) -> DescribedGroup:
         """Returns a group's description. A group that does not exist is described as Dead."""
+        found = await self._consumer_group(group_id)
+        if found is not None:
+            return found
         coordinator, response = await self._ask(group_id, DescribeGroupsRequest(groups=[group_id]))
         (group,) = response.groups
         if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:  # from v6 on; its state is Dead in every version
             check(group.error_code)
-        members = [_member(member, group.protocol_type) for member in group.members]
-        return DescribedGroup(
-            group_id, coordinator, group.group_state, group.protocol_type, group.protocol_data, sorted(members)
-        )
+        return classic_group(coordinator, group)
+
+    async def _consumer_group(self, group_id: str) -> DescribedGroup | None:
+        """Returns a group's description; None if it is of another kind, or the broker does not serve this one."""
+        request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+        try:
+            coordinator, response = await self._ask(group_id, request)
+        except UnsupportedVersion:
+            return None
+        (group,) = response.groups
+        if group.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            return None
+        check(group.error_code, group.error_message)
+        return consumer_group(coordinator, group)
 
     async def committed(self, group_id: str) -> dict[TopicPartition, int]:
         """Returns all offsets that the group has committed."""
@@ -185,25 +176,3 @@ _WHY_NOT_DELETED = {
     ErrorCode.GROUP_ID_NOT_FOUND: "There is no group '{}'",
     ErrorCode.NON_EMPTY_GROUP: "The group '{}' has members",
 }
-
-
-def _member(member: DescribeGroupsResponse.DescribedGroupMember, protocol_type: str) -> GroupMember:
-    return GroupMember(
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host,
-        _assigned(member.member_assignment) if protocol_type == CONSUMER else None,
-    )
-
-
-def _assigned(assignment: bytes) -> list[TopicPartition] | None:
-    if not assignment:
-        return []
-    try:
-        read = decode_versioned(ConsumerProtocolAssignment, assignment)[1]
-    except (MalformedMessage, ProtocolError):
-        return None
-    return sorted(
-        TopicPartition(topic.topic, partition) for topic in read.assigned_partitions for partition in topic.partitions
-    )

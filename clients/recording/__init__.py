@@ -15,6 +15,7 @@
     identities.py       the ids of a recording and those of the brokers that it is sent to
     fetched.py          what the fetches of a recording return as a whole
     late_batches.py     batches that a target has, but had not yet when a recorded fetch was answered
+    heartbeats.py       what members of consumer groups were told last
     not_yet.py          responses that depend on how fast a cluster was
     listed.py           the APIs and versions that a broker lists
     target.py           a cluster that a recording is sent to

@@ -138,6 +138,7 @@ _IDENTITIES = (
     "Index",
     "Key",
     "ApiKey",
+    "TopicId",
 )
 
 

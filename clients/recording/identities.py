@@ -6,7 +6,8 @@
 
 Ids are those of producers, members, generations, topics, clusters, fetch sessions, brokers and leader epochs. The first
 pair of an id holds: if the target uses another id for the same thing later, the responses differ. Sequences and epochs
-of producers are no ids: they follow from what was sent.
+of producers are no ids: they follow from what was sent. Of the epochs of a member of a consumer group (KIP-848), which
+depend on timing, the last pair holds: a request has the epoch that the target has told the member.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ KINDS = {
     "RemovingReplicas": "broker",
 }
 """What the values of a field identify."""
+MEMBER_EPOCH = "MemberEpoch"
+MEMBER_EPOCHS = (MEMBER_EPOCH, "GenerationIdOrMemberEpoch")
+"""The fields with the epoch of the member that the same structure names."""
 OF_BROKERS = "Brokers"
 """The field with all brokers. Only there are two brokers known to be the same: leaders may be others."""
 BROKER_RESOURCE = 4
@@ -76,6 +80,8 @@ class Identities:
         self._names = names
         self._to_target: dict[Known, Any] = {}
         self._to_recording: dict[Known, Any] = {}
+        self._epochs: dict[tuple[str, str, int], int] = {}
+        """The target's epochs of members, by group, member and the recorded epoch."""
 
     def learn(self, recorded: Any, answered: Any, connection: int, group: str = "") -> None:
         """Notes the pairs of ids in two responses to the same request, which `group` asks if one does."""
@@ -97,6 +103,9 @@ class Identities:
     def _learn(self, recorded: Any, answered: Any, place: Place) -> None:
         if isinstance(recorded, dict) and isinstance(answered, dict):
             inside = self._inside(place, recorded)
+            epoch = recorded.get(MEMBER_EPOCH, 0)
+            if epoch > 0 and answered.get(MEMBER_EPOCH, 0) > 0:
+                self._epochs[inside.group, str(recorded["MemberId"]), epoch] = answered[MEMBER_EPOCH]
             for field, value in recorded.items():
                 other = answered.get(field)
                 if field in KINDS and not isinstance(value, list):
@@ -104,22 +113,21 @@ class Identities:
                 else:
                     self._learn(value, other, inside._replace(is_broker_list=field == OF_BROKERS))
         elif isinstance(recorded, list) and isinstance(answered, list) and len(recorded) == len(answered):
-            order = self._order_of(recorded, answered)
-            for one, other in zip(sorted(recorded, key=order), sorted(answered, key=order), strict=True):
+            recorded = sorted(recorded, key=lambda item: self._order(item, self._to_target))
+            answered = sorted(answered, key=lambda item: self._order(item, {}))
+            for one, other in zip(recorded, answered, strict=True):
                 self._learn(one, other, place)
 
-    def _order_of(self, recorded: list[Any], answered: list[Any]) -> Any:
-        """The key by which the items of both lists are in the same order."""
-
-        def order(item: Any) -> tuple[str, ...]:
-            if not isinstance(item, dict):
-                return (repr(item),)
-            known = [str(item.get(name, "")) for name in ("Name", "Topic", "GroupId", "Key", "ResourceName")]
-            numbers = [f"{item.get(name, 0):>12}" for name in ("PartitionIndex", "Partition", "Index", "NodeId")]
-            metadata = str(item.get("Metadata", ""))
-            return (*known, *numbers, metadata, self._names.name(str(item.get("TopicId", ""))))
-
-        return order
+    def _order(self, item: Any, to_target: dict[Known, Any]) -> tuple[str, ...]:
+        """The key by which the items of two lists are in the same order, whatever the ids of their topics are."""
+        if not isinstance(item, dict):
+            return (repr(item),)
+        known = [str(item.get(name, "")) for name in ("Name", "Topic", "GroupId", "Key", "ResourceName")]
+        numbers = [f"{item.get(name, 0):>12}" for name in ("PartitionIndex", "Partition", "Index", "NodeId")]
+        metadata = str(item.get("Metadata", ""))
+        topic_id = item.get("TopicId", "")
+        name = self._names.name(str(to_target.get(("topic", None, topic_id), topic_id)))
+        return (*known, *numbers, metadata, name)
 
     def _pair(self, kind: str, place: Place, recorded: Any, answered: Any) -> None:
         if kind == "broker" and not place.is_broker_list:
@@ -142,6 +150,11 @@ class Identities:
         changed = {}
         for field, old in value.items():
             changed[field] = self._changed_field(field, old, inside, table)
+        if table is self._to_target and "MemberId" in value:
+            for field in MEMBER_EPOCHS:
+                epoch = self._epochs.get((inside.group, str(value["MemberId"]), value.get(field, 0)))
+                if epoch is not None:
+                    changed[field] = epoch
         if value.get("ResourceType") == BROKER_RESOURCE and str(value.get("ResourceName")).isdigit():
             number = int(value["ResourceName"])
             changed["ResourceName"] = str(table.get(_key("broker", inside, number), number))
@@ -173,7 +186,8 @@ class Identities:
         return bytes(data)
 
     def _inside(self, place: Place, structure: Document) -> Place:
-        """The place within a structure that names a topic or a partition."""
+        """The place within a structure that names a group, a topic or a partition."""
+        place = place._replace(group=group_of(structure) or place.group)
         topic = structure.get("Topic") or structure.get("Name")
         if not isinstance(topic, str) and "TopicId" in structure:
             topic = self._names.name(structure["TopicId"])
@@ -185,9 +199,9 @@ class Identities:
         return place._replace(partition=partition) if isinstance(partition, int) else place
 
 
-def group_of(request: Document) -> str:
-    """Returns the group that a request is about, an empty text if it is about none."""
-    group = request.get("GroupId", "")
+def group_of(structure: Document) -> str:
+    """Returns the group that a request or a part of it is about, an empty text if it is about none."""
+    group = structure.get("GroupId", "")
     return group if isinstance(group, str) else ""
 
 
@@ -196,7 +210,7 @@ def _is_id(kind: str, value: Any) -> bool:
         return False
     if isinstance(value, str):
         return value not in ("", ZERO_ID)
-    return bool(value > 0 if kind == "session" else value >= 0)
+    return bool(value > 0 if kind in ("session", "generation") else value >= 0)
 
 
 def _key(kind: str, place: Place, value: Any) -> Known:

@@ -7,6 +7,7 @@
     and batches that a target returned too early to have are fetched (late_batches.py).
     Last stable offsets are not compared, nor are high watermarks: a coordinator writes its markers after the response
     to EndTxn.
+    What members of consumer groups were told is compared when they leave (heartbeats.py).
 (C) Logins are not sent, since their secrets are not recorded: with credentials, each connection logs in before. Neither
     are other requests with secrets. They are counted.
 (D) With two targets, the responses of one are compared with those of the other. The recording's are not compared.
@@ -37,11 +38,12 @@ from odradek.clients.recording.comparison import (
 from odradek.clients.recording.conversation import Asked, Conversation, answered_of
 from odradek.clients.recording.decoding import Document, decoded_request, decoded_response
 from odradek.clients.recording.fetched import Fetched, fetched_differences
+from odradek.clients.recording.heartbeats import JOINING, Beat, Member, Told, beat_of, is_enough
 from odradek.clients.recording.identities import group_of
 from odradek.clients.recording.late_batches import Reader
 from odradek.clients.recording.not_yet import answered_not_yet
 from odradek.clients.recording.recording_file import Entry, Kind, RecordingError
-from odradek.clients.recording.target import ENDED, UNDECODED, Target
+from odradek.clients.recording.target import ENDED, UNDECODED, IsEnough, Target
 from odradek.clients.recording.topic_names import TopicNames
 from odradek.protocol.api_keys import ApiKey
 from odradek.timer import Clock
@@ -81,11 +83,14 @@ class Summary:
 
 
 class _Request(NamedTuple):
-    """A request that was sent to `targets`. `asks_for_stable_ends`: for last stable offsets (B)."""
+    """A request that was sent to `targets`. `asks_for_stable_ends`: for last stable offsets (B). `beat`: of a heartbeat
+    to a consumer group.
+    """
 
     group: str
     reader: Reader
     asks_for_stable_ends: bool
+    beat: Beat | None
     targets: Sequence[Target]
 
 
@@ -119,6 +124,9 @@ class Replay:
         self._connections: dict[int, _Conversation] = {}
         self._recorded_names = TopicNames()
         self._recorded_fetches = Fetched(self._recorded_names)
+        self._recorded_told = Told(self._recorded_names.name)
+        self._told = [Told(self._recorded_names.name) for _ in targets]
+        """By the targets, with the ids of the recording."""
         self._brokers: dict[str, int] = {}
         """The ids of the recorded brokers by their addresses, of those, too, that a later response does not have."""
         self._not_yet: set[tuple[int, int]] = set()
@@ -138,6 +146,8 @@ class Replay:
                 self._last_us = entry.time_us
                 await self._take(entry)
             self._compare_fetches()
+            for member in self._recorded_told.members():
+                self._compare_told(self._last_us, 0, member)
             if not self.summary.requests + self.summary.unlisted:
                 raise RecordingError("the recording has no request that can be sent: did clients connect to the proxy?")
         finally:
@@ -197,11 +207,18 @@ class Replay:
             return
         decoded = decoded_response(asked, entry.data)
         recorded = UNDECODED if decoded is None else decoded.document
+        if request.beat is not None:
+            request = request._replace(beat=request.beat.answered(recorded))
         self._recorded_names.learn(recorded)
         self._learn_brokers(recorded)
-        responses = [await target.response(entry.connection, asked) for target in request.targets]
+        responses = [
+            await target.response(entry.connection, asked, self._enough(entry.connection, request, recorded, target))
+            for target in request.targets
+        ]
         for target, response in zip(request.targets, responses, strict=True):
             target.identities.learn(recorded, response, entry.connection, request.group)
+        if request.beat is not None:
+            self._note_told(entry, request, request.beat, recorded, responses)
         if len(responses) < len(self._targets):
             return
         self.summary.responses += 1
@@ -214,6 +231,41 @@ class Replay:
             if asked.api_key == ApiKey.FETCH:
                 await self._fetch(entry.connection, request.reader, recorded, responses)
             self._compare(entry, asked, request, recorded, responses)
+
+    def _enough(self, connection: int, request: _Request, recorded: Document, target: Target) -> IsEnough | None:
+        """Returns what a response to a heartbeat must bring."""
+        beat = request.beat
+        if beat is None or beat.leaves:
+            return None
+        told = self._told[self._targets.index(target)]
+        wanted = self._recorded_told.with_response(beat.member, recorded)
+
+        def enough(sent: Beat, response: Document) -> bool:
+            translated = target.identities.to_recording(response, connection, request.group)
+            return is_enough(beat, recorded, sent, translated, told, wanted)
+
+        return enough
+
+    def _note_told(
+        self, entry: Entry, request: _Request, beat: Beat, recorded: Document, responses: Sequence[Document]
+    ) -> None:
+        """Notes what a member was told. If it leaves, compares what it was told last."""
+        if beat.leaves:
+            self._compare_told(entry.time_us, entry.connection, beat.member)
+            return
+        self._recorded_told.add(beat.member, recorded)
+        for target, response in zip(request.targets, responses, strict=True):
+            told = self._told[self._targets.index(target)]
+            told.add(beat.member, target.identities.to_recording(response, entry.connection, request.group))
+            is_told = beat.epoch != JOINING and recorded.get("Assignment") is not None
+            if is_told and told.last(beat.member) != self._recorded_told.last(beat.member):
+                told.in_vain.add(beat.member)
+
+    def _compare_told(self, time_us: int, connection: int, member: Member) -> None:
+        sides = [told.pop(member) for told in (self._recorded_told, *self._told)]
+        one, other = sides[-2:]
+        if one != other:
+            self._differ(time_us, connection, f"ConsumerGroupHeartbeat.{member.group}.{member.member_id}", one, other)
 
     def _differ_as_a_whole(self, entry: Entry, asked: Asked, shown: Sequence[str], recorded: str) -> None:
         """The responses of the targets are no documents (G) (H)."""
@@ -240,7 +292,7 @@ class Replay:
     def _compare(
         self, entry: Entry, asked: Asked, request: _Request, recorded: Document, responses: Sequence[Document]
     ) -> None:
-        rules = _rules(self._clock.wall_ms(), self._started_ms + entry.time_us // 1000)
+        rules = _rules(self._clock.wall_ms(), self._started_ms + entry.time_us // 1000, self._recorded_names)
         translated = [
             target.identities.to_recording(response, entry.connection, request.group)
             for target, response in zip(self._targets, responses, strict=True)
@@ -271,8 +323,9 @@ def _request_of(asked: Asked, data: bytes, targets: Sequence[Target]) -> _Reques
     document = {} if decoded is None else decoded.document
     reader = Reader(asked.version, document.get("IsolationLevel", 0))
     partitions = [each for topic in document.get("Topics") or () for each in topic.get("Partitions") or ()]
+    beat = beat_of(document) if asked.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT and document else None
     is_at_end = asked.api_key == ApiKey.LIST_OFFSETS and any(each["Timestamp"] == LATEST for each in partitions)
-    return _Request(group_of(document), reader, is_at_end and bool(reader.isolation_level), targets)
+    return _Request(group_of(document), reader, is_at_end and bool(reader.isolation_level), beat, targets)
 
 
 def _shown(value: Any) -> str:
@@ -284,6 +337,8 @@ def _plain(asked: Asked, response: Document) -> Document:
     """The part of a response that is compared at once, with ApiVersions by the names of the APIs."""
     if asked.api_key == ApiKey.FETCH:
         return {field: value for field, value in response.items() if field not in ("Responses", "SessionId")}
+    if asked.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+        return {field: value for field, value in response.items() if field != "Assignment"}
     if asked.api_key == ApiKey.API_VERSIONS and "ApiKeys" in response:
         served = {_api_name(api["ApiKey"]): f"{api['MinVersion']}-{api['MaxVersion']}" for api in response["ApiKeys"]}
         return {**response, "ApiKeys": served}
@@ -297,13 +352,19 @@ def _api_name(api_key: int) -> str:
         return str(api_key)
 
 
-def _rules(now_ms: int, recorded_ms: int) -> Rules:
-    """Records keep the times at which they were recorded; brokers add those of the replay."""
+def _rules(now_ms: int, recorded_ms: int, names: TopicNames) -> Rules:
+    """Records keep the times at which they were recorded; brokers add those of the replay. The `names` of topics are
+    compared instead of their ids, where they are known.
+    """
     rules = rules_at(lambda: now_ms, lambda: recorded_ms)
     blurred: Mapping[str, Callable[[Any], Any]] = {
         **dict.fromkeys(("TransactionStartTimeMs", "ExpiryTimestampMs", "IssueTimestampMs"), rules["Timestamp"]),
         **dict.fromkeys(("Host", "ClientHost"), lambda value: "HOST" if value else value),
         **dict.fromkeys(("TotalBytes", "UsableBytes"), lambda value: "BYTES" if value >= 0 else value),
         "ThrottleTimeMs": lambda value: 0,
+        **dict.fromkeys(
+            ("MemberEpoch", "GroupEpoch", "AssignmentEpoch"), lambda value: "EPOCH" if value > 0 else value
+        ),
+        "TopicId": lambda value: names.name(value) if names.knows(value) else rules["TopicId"](value),
     }
     return {**rules, **blurred}

@@ -4,14 +4,15 @@
     ids. If that is not known, it goes to the given address.
 (B) A response is a document. One with ENDED says why there is none: the connection has ended, or no response came in
     time. Nothing more is sent on such a connection.
-(C) If a response is "not yet" (not_yet.py), the request is sent again until the time is up. If later requests of the
-    connection are under way, only those that change nothing are: they may be answered in another order.
+(C) If a response is "not yet" (not_yet.py, heartbeats.py), the request is sent again until the time is up. If later
+    requests of the connection are under way, only those that change nothing are: they may be answered in another order.
 (D) What a broker does not list is not sent to it (listed.py). It is asked once, at the first connection to it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.clients.network_errors import RequestTimedOut
@@ -19,6 +20,7 @@ from odradek.clients.recording.addresses import Address
 from odradek.clients.recording.conversation import Asked, answered_of
 from odradek.clients.recording.decoding import Document, decoded_request, decoded_response
 from odradek.clients.recording.fetched import Fetched, Offsets
+from odradek.clients.recording.heartbeats import Beat, beat_of
 from odradek.clients.recording.identities import Identities
 from odradek.clients.recording.late_batches import LateBatches, Reader
 from odradek.clients.recording.listed import Listed, listed_by
@@ -38,11 +40,22 @@ LOOKUPS = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR})
 """What says "not yet" and changes nothing (C)."""
 ENDED = "ended"
 UNDECODED: Document = {"undecoded": True}
+IsEnough = Callable[[Beat, Document], bool]
+"""is_enough(sent, response): whether a heartbeat was answered with what is waited for."""
 
 
 class _Sent(NamedTuple):
     data: bytes
     is_lookup: bool
+    beat: Beat | None
+    """Of a heartbeat to a consumer group."""
+
+    def may_be_repeated(self, response: Document, is_enough: IsEnough | None) -> bool:
+        """Whether the response is "not yet" (C)."""
+        if self.beat is None or is_enough is None:
+            return says_not_yet(response)
+        is_behind = self.beat.may_be_repeated(response) and not is_enough(self.beat, response)
+        return is_behind or says_not_yet(response)
 
 
 class _Connection(NamedTuple):
@@ -55,11 +68,11 @@ class _Connection(NamedTuple):
     read_ahead: list[bytes]
     """Responses to later requests, which have come before that to one that was repeated."""
 
-    def note_sent(self, asked: Asked, data: bytes) -> None:
+    def note_sent(self, asked: Asked, data: bytes, beat: Beat | None) -> None:
         """What was the last request before may be repeated only if it is a lookup."""
         for number in [number for number, sent in self.sent.items() if not sent.is_lookup]:
             del self.sent[number]
-        self.sent[asked.number] = _Sent(data, asked.api_key in LOOKUPS)
+        self.sent[asked.number] = _Sent(data, asked.api_key in LOOKUPS, beat)
 
     async def response(self, correlation_id: int, *, is_repeated: bool) -> bytes | None:
         """Returns a response, None at the end. Others before it, which the recording does not have, are skipped."""
@@ -127,9 +140,13 @@ class Target:
         if opened is None:
             return
         decoded = decoded_request(asked, data)
+        beat = None
         if decoded is not None:
-            data = decoded.with_document(self.identities.to_target(decoded.document, connection))
-        opened.note_sent(asked, data)
+            document = self.identities.to_target(decoded.document, connection)
+            data = decoded.with_document(document)
+            if asked.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+                beat = beat_of(document)
+        opened.note_sent(asked, data, beat)
         try:
             async with asyncio.timeout(self._timeout_s):
                 await opened.stream.send(data)
@@ -138,8 +155,10 @@ class Target:
         except OSError as error:
             self._end(connection, f"the connection has ended: {error}")
 
-    async def response(self, connection: int, asked: Asked) -> Document:
-        """Returns the response to a request (B) (C)."""
+    async def response(self, connection: int, asked: Asked, is_enough: IsEnough | None = None) -> Document:
+        """Returns the response to a request (B) (C). `is_enough`: whether a heartbeat has got the response that is
+        waited for.
+        """
         opened = self._connections.get(connection)
         if opened is None:
             return {ENDED: self._ended.get(connection, "the connection has ended")}
@@ -150,7 +169,7 @@ class Target:
             async with asyncio.timeout(self._timeout_s):
                 while (data := await opened.response(asked.correlation_id, is_repeated=is_repeated)) is not None:
                     response = self._decoded(asked, data)
-                    if again is None or not says_not_yet(response):
+                    if again is None or not again.may_be_repeated(response, is_enough):
                         return response
                     is_repeated = True
                     await asyncio.sleep(AGAIN_S)

@@ -1,5 +1,5 @@
-"""Records of `__consumer_offsets` and `__transaction_state` as text, for a dump (Kafka's OffsetsMessageParser,
-TransactionLog).
+"""Records of `__consumer_offsets` and `__transaction_state` as text, for a dump (Kafka 4's OffsetsMessageParser and
+TransactionLogMessageParser).
 
 A key starts with an int16 record type; a value with its own version. A record that cannot be read is reported in its
 place.
@@ -8,7 +8,7 @@ place.
 import base64
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from odradek.protocol.compiler import decode, versioned_version
@@ -16,7 +16,6 @@ from odradek.protocol.documents import to_document
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from odradek.protocol.messages.registry import message_class
-from odradek.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from odradek.protocol.primitives import uuid_text
 from odradek.protocol.records import Record
 from odradek.protocol.schema import Message
@@ -51,6 +50,7 @@ _GROUP_RECORDS = {
     23: "StreamsGroupTopology",
 }
 """By record type: the names of the messages, without Key and Value."""
+_TRANSACTION_RECORDS = {0: "TransactionLog"}
 # The names of TransactionState, indexed by the number on disk.
 _TRANSACTION_STATES = (
     "Empty",
@@ -62,8 +62,6 @@ _TRANSACTION_STATES = (
     "Dead",
     "PrepareEpochFence",
 )
-_EMPTY = 0
-"""The partitions of an Empty transaction are ignored."""
 _DELETED = "<DELETE>"
 _ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 
@@ -79,13 +77,23 @@ def _utf8(value: bytes | None) -> str | None:
 
 def offsets_texts(record: Record) -> Texts:
     """Groups and their offsets, as JSON."""
+    return _texts(record, _GROUP_RECORDS, _show_members)
+
+
+def transaction_texts(record: Record) -> Texts:
+    """Transactional ids and their states, as JSON."""
+    return _texts(record, _TRANSACTION_RECORDS, _name_status)
+
+
+def _texts(record: Record, names: Mapping[int, str], show: Callable[[str, dict[str, Any]], None]) -> Texts:
+    """`names`: of the messages, by record type. `show` changes the value of a record, by its name."""
     try:
         if record.key is None:
             raise MalformedMessage("the record has no key")
         kind = versioned_version(record.key)
-        if kind not in _GROUP_RECORDS:
+        if kind not in names:
             return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
-        name = _GROUP_RECORDS[kind]
+        name = names[kind]
         _, key = _read(message_class(f"{name}Key"), record.key)
         key_text = _json({"type": str(kind), "data": key})
         if record.value is None:
@@ -93,38 +101,21 @@ def offsets_texts(record: Record) -> Texts:
         version, value = _read(message_class(f"{name}Value"), record.value)
     except MalformedMessage as error:
         return f"Error at offset {record.offset}, skipping. {error}", None
+    show(name, value)
+    return key_text, _json({"version": str(version), "data": value})
+
+
+def _show_members(name: str, value: dict[str, Any]) -> None:
     if name == "GroupMetadata" and value["protocolType"] == "consumer":
         for member in value["members"]:
             _open(member, "subscription", ConsumerProtocolSubscription)
             _open(member, "assignment", ConsumerProtocolAssignment)
-    return key_text, _json({"version": str(version), "data": value})
 
 
-def transaction_texts(record: Record) -> Texts:
-    """Transactional ids and their states; partitions are sorted by name."""
-    try:
-        if record.key is None:
-            raise MalformedMessage("the record has no key")
-        kind = versioned_version(record.key)
-        if kind != 0:
-            return f"unknown::version={kind}", None
-        _, key = _read(TransactionLogKey, record.key)
-        key_text = f"transaction_metadata::transactionalId={key['transactionalId']}"
-        if record.value is None:
-            return key_text, _DELETED
-        _, value = _read(TransactionLogValue, record.value)
-    except MalformedMessage as error:
-        return f"Error at offset {record.offset}, skipping. {error}", None
-    state = value["transactionStatus"]
-    topics = [] if state == _EMPTY else value["transactionPartitions"] or []
-    partitions = sorted(f"{topic['topic']}-{partition}" for topic in topics for partition in topic["partitionIds"])
-    return key_text, (
-        f"producerId:{value['producerId']},producerEpoch:{value['producerEpoch']},"
-        f"state={_TRANSACTION_STATES[state] if 0 <= state < len(_TRANSACTION_STATES) else state},"
-        f"partitions=[{','.join(partitions)}],"
-        f"txnLastUpdateTimestamp={value['transactionLastUpdateTimestampMs']},"
-        f"txnTimeoutMs={value['transactionTimeoutMs']}"
-    )
+def _name_status(_name: str, value: dict[str, Any]) -> None:
+    status = value["transactionStatus"]
+    known = 0 <= status < len(_TRANSACTION_STATES)
+    value["transactionStatus"] = _TRANSACTION_STATES[status] if known else str(status)
 
 
 def _read(cls: type[Message], data: bytes) -> tuple[int, dict[str, Any]]:

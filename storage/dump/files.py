@@ -126,14 +126,14 @@ def _snapshot_lines(files: Files, path: str) -> Iterator[str]:
         if entry.batches:
             batch = entry.batches[-1]
             last = (
-                f"firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
+                f" firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
                 f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} timestamp: {batch.timestamp}"
             )
         transaction = entry.current_transaction_first_offset
         yield (
             f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
             f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: {_optional(transaction)} "
-            f"lastTimestamp: {entry.last_timestamp} {last}"
+            f"lastTimestamp: {entry.last_timestamp}{last}"
         )
 
 

@@ -126,13 +126,14 @@ class Selected(TypedDict, total=False):
     client_id: Annotated[str | None, Argument('"billing"', TEXT, doc="the client's `client.id`")]
     user: Annotated[str | None, Argument('"alice"', TEXT, _principal, doc="who has logged in")]
     topic: Annotated[str | None, Argument('"orders"', TEXT, _not_empty, of=BOTH,
-        doc="requests that name the topic. A fetch names what its session fetches; a request for all topics names "
-            "each")]
+        doc="requests that name the topic, also by its id. A fetch names what its session fetches; a request for all "
+            "topics names each")]
     topic_id: Annotated[UUID | str | None, Argument("UUID(...)", TEXT, _topic_id,
         doc="the same by the topic's id, also an id that does not exist any more")]
     partition: Annotated[int | None, Argument("1", COUNT, _at_least(0), of=BOTH,
         doc="with a topic: requests that name this partition")]
-    group: Annotated[str | None, Argument('"billing"', TEXT, _not_empty, doc="requests of or about a group")]
+    group: Annotated[str | None, Argument('"billing"', TEXT, _not_empty,
+        doc="requests of or about a group or its settings")]
     transactional_id: Annotated[str | None, Argument('"payments"', TEXT, _not_empty,
         doc="requests of or about a transaction")]
     broker: Annotated[int | None, Argument("2", COUNT, of=BOTH, doc="those that this broker of a cluster receives")]

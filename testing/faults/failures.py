@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.broker.background.stepwise import finished
+from odradek.broker.background.stepwise import Steps, finished
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.error_responses import ErrorResponse, per_partition
 from odradek.broker.requests.request_metrics import ERROR_FIELDS
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsResponse
-from odradek.protocol.messages.offsets import OffsetDeleteResponse
+from odradek.protocol.messages.offsets import OffsetDeleteResponse, OffsetFetchResponse
 from odradek.testing.faults.answers import settled
 from odradek.testing.faults.selection import (
     PARTITION_NUMBERS,
@@ -40,8 +40,35 @@ IDENTITY = (
     "resource_type",
     "user",
 )
+_OFFSETS = per_partition(
+    OffsetFetchResponse, "topics", "name", ("partition_indexes", "partitions"), "partition_index", committed_offset=-1
+)
+_OFFSETS_OF_GROUP = per_partition(
+    OffsetFetchResponse.OffsetFetchResponseGroup,
+    "topics",
+    ("name", "topic_id"),
+    ("partition_indexes", "partitions"),
+    "partition_index",
+    committed_offset=-1,
+)
+
+
+def _offsets_error(request: Any, code: ErrorCode, message: str | None) -> Steps[OffsetFetchResponse]:
+    """The error for each partition of each group, and for the groups, whose offsets may all be selected."""
+    if not request.groups:
+        response: Any = yield from _OFFSETS(request, code, message)
+        return response  # type: ignore[no-any-return]
+    groups: list[Any] = []
+    for group in request.groups:
+        failed: Any = yield from _OFFSETS_OF_GROUP(group, code, message)
+        failed.group_id = group.group_id
+        groups.append(failed)
+    return OffsetFetchResponse(groups=groups)
+
+
 ITEM_ERRORS: dict[ApiKey, ErrorResponse] = {
-    ApiKey.OFFSET_DELETE: per_partition(OffsetDeleteResponse, "topics", "name", "partitions", "partition_index")
+    ApiKey.OFFSET_DELETE: per_partition(OffsetDeleteResponse, "topics", "name", "partitions", "partition_index"),
+    ApiKey.OFFSET_FETCH: _offsets_error,
 }
 """APIs that have an error code for each item, which their own error response does not use."""
 WITHOUT_ITEM_ERRORS = (ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_LOG_DIRS)

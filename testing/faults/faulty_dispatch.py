@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("broker.testing.faults")
 
+DESCRIPTIONS = (ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+"""The APIs whose response shows which topics and partitions are selected."""
 Onward = Callable[[Any], Answer]
 """What happens to a request (its body) behind a fault."""
 
@@ -163,7 +165,7 @@ class _Passage:
 
     def _is_shown(self, split: Split) -> bool:
         """Whether the response shows the selected items."""
-        return split.is_open or self.request.row.key == ApiKey.METADATA
+        return split.is_open or self.request.row.key in DESCRIPTIONS
 
     def _is_hit(self, fault: Fault) -> bool:
         if not fault.takes():

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.topic_partitions import DescribeTopicPartitionsRequest
 from odradek.protocol.schema import ZERO_UUID, Field, Message
 from odradek.protocol.wire_codes import ConfigResourceType
 
@@ -26,10 +27,12 @@ ARRAYS = {
     "topic_partitions": TOPIC,
     "topic_states": TOPIC,
     "topic_names": TOPIC,
+    "subscribed_topic_names": TOPIC,
     "v3_and_below_topics": TOPIC,
     "resources": TOPIC,
     "groups": GROUP,
     "groups_names": GROUP,
+    "group_ids": GROUP,
     "transactional_ids": TRANSACTIONAL_ID,
 }
 """The arrays whose items are, or name, such a thing."""
@@ -41,6 +44,9 @@ PARTITION_NUMBERS = ("partition", "partition_index", "index", "partition_id")
 SCALARS = {GROUP: ("group_id",), TRANSACTIONAL_ID: ("transactional_id", "v3_and_below_transactional_id")}
 KEY_TYPES = {GROUP: 0, TRANSACTIONAL_ID: 1}
 """FindCoordinator's."""
+
+DESCRIBED_TOPICS = (MetadataRequest.MetadataRequestTopic, DescribeTopicPartitionsRequest.TopicRequest)
+"""Topics of requests whose responses have the partitions."""
 
 TOPIC_ID, PARTITION = "topic_id", "partition"
 
@@ -132,17 +138,20 @@ class Selection:
 
     def _split_item(self, item: Any, kind: str | None, kinds: frozenset[str], topic_name: TopicName) -> tuple[Any, Any]:
         if isinstance(item, str):
-            return (item, None) if kinds == {kind} and item == self._wanted.get(kind or "") else (None, item)
+            is_chosen = kinds == {kind} and item == self._wanted.get(kind or "") and self.partition is None
+            return (item, None) if is_chosen else (None, item)
         if kind != TOPIC:
             return self._split(item, kinds, topic_name)
+        if getattr(item, "resource_type", None) == ConfigResourceType.GROUP:
+            return (item, None) if kinds == {GROUP} and item.resource_name == self._wanted[GROUP] else (None, item)
         if kinds != {TOPIC} or not _is_topic(item) or not self.has_topic(item, topic_name):
             return None, item
         return (item, None) if self.partition is None else self._split_partitions(item)
 
     def _split_partitions(self, topic: Any) -> tuple[Any, Any]:
         attribute = next((name for name in PARTITION_ARRAYS if hasattr(topic, name)), None)
-        if attribute is None:  # only the response of Metadata has partitions
-            return (topic, None) if isinstance(topic, MetadataRequest.MetadataRequestTopic) else (None, topic)
+        if attribute is None:  # only the response has partitions
+            return (topic, None) if isinstance(topic, DESCRIBED_TOPICS) else (None, topic)
         partitions = getattr(topic, attribute)
         chosen = [partition for partition in partitions if self.has_partition(partition)]
         rest = [partition for partition in partitions if not self.has_partition(partition)]
@@ -158,6 +167,8 @@ class Selection:
         others = self._kinds - {TOPIC}
         if isinstance(request, MetadataRequest):
             return not others and request.topics is None
+        if isinstance(request, DescribeTopicPartitionsRequest):
+            return not others and not request.topics
         if not others and any(
             ARRAYS.get(field.attribute) == TOPIC and getattr(request, field.attribute) is None
             for field in request.__schema__.fields
@@ -202,7 +213,7 @@ def _kind_of(structure: Any, field: Field) -> str | None:
 
 
 def _is_topic(item: Any) -> bool:
-    """The resources of settings are topics, brokers and others."""
+    """The resources of settings are topics, brokers, groups and others."""
     return getattr(item, "resource_type", ConfigResourceType.TOPIC) == ConfigResourceType.TOPIC
 
 
@@ -224,12 +235,14 @@ def what_requests_name(message_class: type[Message]) -> frozenset[str]:
     `transactional_id`, in any of its versions.
     """
     found: set[str] = set(KEY_TYPES) if message_class is FindCoordinatorRequest else set()
-    if message_class is MetadataRequest:
+    if message_class in (MetadataRequest, DescribeTopicPartitionsRequest):
         found.add(PARTITION)  # those of its response
     for field in message_class.__schema__.fields:
         found |= {kind for kind, names in SCALARS.items() if field.attribute in names}
         if field.attribute in ARRAYS:
             found.add(ARRAYS[field.attribute])
+        if field.attribute == "resources":
+            found.add(GROUP)  # which have settings
         if field.attribute in PARTITION_ARRAYS:
             found.add(PARTITION)
         if field.attribute == TOPIC_ID:

@@ -103,7 +103,10 @@ def test_dump_log_is_a_command_of_odradek(capsys: pytest.CaptureFixture[str]) ->
         ["dump-log", "--transaction-log-decoder", str(LOGS / "clean/__transaction_state-39/00000000000000000000.log")]
     )
     assert arguments.run(arguments) == 0
-    assert "transaction_metadata::transactionalId=id-a-transactions payload: producerId:8" in capsys.readouterr().out
+    assert (
+        '"transactionalId":"id-a-transactions"}} payload: {"version":"0","data":{"producerId":8'
+        in capsys.readouterr().out
+    )
     with pytest.raises(SystemExit) as end:
         parser.parse_args(["dump-log", "--help"])
     assert end.value.code == 0

@@ -109,15 +109,25 @@ def test_members_and_what_they_consume_are_shown(bootstrap: str, odradek: Odrade
         first, second = rows(odradek("describe", "busy")[1])
         assert first == ["busy", "consumed", "0", "2", "5", "3", member["consumer_id"], member["host"], "worker"]
         assert second[2:6] == ["1", "-", "5", "-"]
-        ((_, who, instance, _, _, count, partitions),) = rows(odradek("describe", "busy", "--members")[1])
+        ((_, who, instance, _, _, count, partitions, *of_consumer_groups),) = rows(
+            odradek("describe", "busy", "--members")[1]
+        )
         assert (who, instance, count, partitions) == (member["consumer_id"], "one", "2", "consumed-0,consumed-1")
-        assert rows(odradek("describe", "busy", "--state")[1])[0][2:] == [described["protocol"], "Stable", "1"]
+        assert of_consumer_groups == ["-"] * 4
+        assert rows(odradek("describe", "busy", "--state")[1])[0][2:] == [
+            described["protocol"],
+            "Stable",
+            "1",
+            "classic",
+            "-",
+            "-",
+        ]
         status, out, err = odradek("reset-offsets", "busy", "--topic", topic, "--to-latest", "--execute")
         assert (status, out) == (1, "")
         assert err == "odradek: the group 'busy' has members; its state is Stable\n"
         status, out, err = odradek("delete", "busy")
         assert (status, out, err) == (1, "", "odradek: NON_EMPTY_GROUP: The group 'busy' has members\n")
-        assert "busy\tStable\tconsumer" in odradek("list", "--state", "stable")[1].splitlines()
+        assert "busy\tStable\tconsumer\tclassic" in odradek("list", "--state", "stable")[1].splitlines()
         assert "busy" not in odradek("list", "--state", "Empty")[1]
 
 

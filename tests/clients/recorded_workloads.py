@@ -18,7 +18,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.clients import program_clients, python_clients
 from tests.clients.workload import PARTITIONS, binary_records, text_records
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, block_until
 
 COUNT = 120
 GROUP = "readers"
@@ -73,6 +73,59 @@ def librdkafka(bootstrap: str) -> None:
         ends(30)
     consumer.close()
     admin.delete_topics(["orders"])["orders"].result(30)
+
+
+def newer_librdkafka(bootstrap: str) -> None:
+    """A second consumer of the newer group protocol gets partitions that the first one gives up."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    created = admin.create_topics([confluent_kafka.admin.NewTopic("orders", PARTITIONS, 1)])
+    created["orders"].result(30)
+    python_clients.confluent_produce(bootstrap, "orders", binary_records(COUNT), "zstd")
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": GROUP,
+        "group.protocol": "consumer",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    first, second = (confluent_kafka.Consumer({**settings, "client.id": name}) for name in ("first", "second"))
+    first.subscribe(["orders"])
+    python_clients.confluent_messages(first, COUNT)
+    first.commit(asynchronous=False)
+    second.subscribe(["orders"])
+
+    def has_partitions() -> bool:
+        for consumer in (first, second):
+            consumer.poll(0.05)
+        return bool(second.assignment())
+
+    block_until(has_partitions)
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": "clerk"})
+    producer.init_transactions(30)
+    for ends in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce("orders", b"in a transaction", partition=0)
+        position = [confluent_kafka.TopicPartition("orders", 0, COUNT)]
+        producer.send_offsets_to_transaction(position, first.consumer_group_metadata(), 30)
+        ends(30)
+    first.close()
+    second.close()
+
+
+def newer_java(tools: list[str], bootstrap: str) -> None:
+    """An idempotent producer, a consumer of the newer group protocol, and transactions that raise the epoch."""
+    topics = [*tools, "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", bootstrap]
+    for topic in ("orders", "paid"):
+        create = ["--topic", topic, "--create", "--partitions", "1", "--replication-factor", "1"]
+        program_clients.run([*topics, *create])
+    of_topic = ["--bootstrap-server", bootstrap, "--topic", "orders", "--max-messages", str(COUNT)]
+    program_clients.run([*tools, "org.apache.kafka.tools.VerifiableProducer", *of_topic])
+    in_group = ["--group-id", GROUP, "--group-protocol", "consumer", "--reset-policy", "earliest"]
+    assert program_clients.run([*tools, "org.apache.kafka.tools.VerifiableConsumer", *of_topic, *in_group])
+    written = ["--topic", "paid", "--num-records", "60", "--record-size", "10", "--throughput", "30"]
+    transactions = ["--transactional-id", "clerk", "--transaction-duration-ms", "500"]
+    where = ["--command-property", f"bootstrap.servers={bootstrap}"]
+    program_clients.run([*tools, "org.apache.kafka.tools.ProducerPerformance", *where, *written, *transactions])
 
 
 def java(tools: list[str], bootstrap: str) -> None:

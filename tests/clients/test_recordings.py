@@ -1,4 +1,4 @@
-"""Clients of Apache Kafka 3.9.1, recorded, get the same answers from Odradek.
+"""Clients of Apache Kafka 3.9.1 and 4.4.0, recorded, get the same answers from Odradek.
 
 tests/vectors/recordings has a recording of each client, with its topics, groups and transactions, and of each
 application of tests/clients/applications: on Spring Kafka, Kafka Streams and FastStream.
@@ -30,6 +30,15 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture
 def kafka(tmp_path: Path, kafka_control: list[str]) -> Iterator[str]:
     """A new broker of Apache Kafka whose coordinators serve; yields its address."""
+    with apache_node(kafka_control, tmp_path / "kafka", SETTINGS) as port:
+        until_coordinators(f"127.0.0.1:{port}")
+        yield f"127.0.0.1:{port}"
+
+
+@pytest.fixture
+def newer_kafka(tmp_path: Path, kafka_control: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The same of 4.4.0, and of Kafka's tools."""
+    monkeypatch.setenv("KAFKA_VERSION", "4.4.0")
     with apache_node(kafka_control, tmp_path / "kafka", SETTINGS) as port:
         until_coordinators(f"127.0.0.1:{port}")
         yield f"127.0.0.1:{port}"
@@ -68,6 +77,25 @@ def test_the_java_client_gets_the_answers_that_kafka_has_given(
     with recorded(kafka, file) as proxy:
         recorded_workloads.java(java_tools, proxy)
     compare("java", file, tmp_path)
+
+
+def test_librdkafka_gets_the_answers_of_the_newer_protocol_that_kafka_has_given(
+    newer_kafka: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "librdkafka-4.4.rec"
+    with recorded(newer_kafka, file) as proxy:
+        recorded_workloads.newer_librdkafka(proxy)
+    compare("librdkafka-4.4", file, tmp_path)
+
+
+def test_the_java_client_gets_the_answers_of_the_newer_protocols_that_kafka_has_given(
+    newer_kafka: str, java_tools: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KOPTS", SMALL_JVM)
+    file = tmp_path / "java-4.4.rec"
+    with recorded(newer_kafka, file) as proxy:
+        recorded_workloads.newer_java(java_tools, proxy)
+    compare("java-4.4", file, tmp_path)
 
 
 def test_franz_go_gets_the_answers_that_kafka_has_given(kafka: str, franz_go: Path, tmp_path: Path) -> None:

@@ -187,15 +187,22 @@ export const groups = (changed) => new ListView({
   search: "Search groups",
   columns: [
     { title: "Group", text: (row) => row.name, href: (row) => link("group", row.name) },
-    { title: "State", text: (row) => row.state, kind: "short", state: (row) => row.state.endsWith("Rebalance") && "warn" },
+    { title: "Type", text: (row) => row.type, kind: "short" },
+    { title: "State", text: (row) => row.state, kind: "short", state: (row) => /Rebalance$|ing$/.test(row.state) && "warn" },
     { title: "Members", text: (row) => number(row.members), kind: "number" },
     { title: "Protocol", text: (row) => row.protocol || "–" },
-    { title: "Generation", text: (row) => number(row.generation), kind: "number" },
+    { title: "Generation", text: generation, kind: "number" },
     { title: "Partitions", text: (row) => number(row.committed_partitions), kind: "number" },
     { title: "Lag", text: lag, kind: "number" },
     { title: "Lag, over time", text: () => "", history: (row) => remember(`lag ${row.name}`, row.lag) },
   ],
 }, changed);
+
+// A consumer group's assignment may be of an earlier generation: the next one is to be computed.
+function generation(row) {
+  const behind = row.target_generation !== null && row.target_generation < row.generation;
+  return behind ? `${number(row.generation)}, assigned ${number(row.target_generation)}` : number(row.generation);
+}
 
 function lag(row) {
   return row.lag_unknown_partitions ? `${number(row.lag)} + ${number(row.lag_unknown_partitions)} unknown` : number(row.lag);
@@ -215,10 +222,28 @@ export const group = (name, changed) => new Lists(
       { title: "Address", text: (row) => row.client_host, kind: "short" },
       { title: "Member id", text: (row) => row.member_id },
       { title: "Instance id", text: (row) => row.instance_id },
-      { title: "Role", text: (row) => (row.is_leader ? "leader" : "member") },
+      { title: "Role", text: (row) => (row.speaks ? `${row.speaks} member` : row.is_leader ? "leader" : "member"), kind: "short" },
+      { title: "Epoch", text: (row) => number(row.epoch), kind: "number" },
+      { title: "Partitions", text: (row) => (row.partitions ? some(row) : null) },
       { title: "Waits for", text: (row) => row.waits_for },
       { title: "Session left", text: (row) => duration(row.session_left_ms), kind: "number" },
       { title: "Session", text: (row) => duration(row.session_timeout_ms), kind: "number" },
+    ],
+  }, changed),
+  new ListView({
+    title: "Partitions on their way",
+    lead: "What members of a consumer group must give up, and who waits for it. The broker removes a member that is late.",
+    path: "handovers",
+    name,
+    search: "Search topics",
+    key: (row) => `${row.topic} ${row.partition}`,
+    columns: [
+      { title: "Topic", text: (row) => row.topic },
+      { title: "Partition", text: (row) => row.partition, kind: "number" },
+      { title: "From", text: (row) => member(row.from_client, row.from_member) ?? "nobody" },
+      { title: "State", text: (row) => row.state, kind: "short", state: (row) => row.state === "told" && "warn" },
+      { title: "Until", text: (row) => (row.left_ms === null ? null : `in ${duration(row.left_ms)}`), kind: "number" },
+      { title: "To", text: (row) => member(row.to_client, row.to_member) ?? "nobody" },
     ],
   }, changed),
   new ListView({
@@ -237,6 +262,14 @@ export const group = (name, changed) => new Lists(
   }, changed),
 );
 
+function member(client, id) {
+  return id === null ? null : `${client} (${id})`;
+}
+
+function some(row) {
+  return row.partitions.join(", ") + (row.partitions_left_off ? ` and ${number(row.partitions_left_off)} more` : "") || "–";
+}
+
 export const transactions = (changed) => new ListView({
   title: "Transactions",
   lead: "The transactional ids that this broker coordinates.",
@@ -247,10 +280,16 @@ export const transactions = (changed) => new ListView({
     { title: "State", text: (row) => (row.changes_to ? `${row.state} → ${row.changes_to}` : row.state), kind: "short" },
     { title: "Open for", text: (row) => duration(row.open_ms), kind: "number", state: (row) => row.open_ms > row.timeout_ms && "warn" },
     { title: "Timeout", text: (row) => duration(row.timeout_ms), kind: "number" },
-    { title: "Producer", text: (row) => `${row.producer_id}, epoch ${row.producer_epoch}`, kind: "number" },
-    { title: "Partitions", text: (row) => row.partitions.join(", ") + (row.partitions_left_off ? ` and ${number(row.partitions_left_off)} more` : "") || "–" },
+    { title: "Producer", text: producer, kind: "number" },
+    { title: "Version", text: (row) => row.version, kind: "number" },
+    { title: "Partitions", text: some },
   ],
 }, changed);
+
+function producer(row) {
+  const then = row.next_producer_id === null ? "" : `, then ${row.next_producer_id}`;
+  return `${row.producer_id}, epoch ${row.producer_epoch}${then}`;
+}
 
 export const connections = (changed) => new ListView({
   title: "Connections",

@@ -12,7 +12,7 @@ const MEANINGS = {
   Fetch: "Fetch requests that found fewer bytes than they ask for.",
   DeleteRecords: "DeleteRecords requests that other replicas have not followed yet.",
   Heartbeat: "Sessions of group members, and member ids that were assigned.",
-  Rebalance: "Groups whose members must rejoin or synchronize.",
+  Rebalance: "Groups whose members must rejoin, synchronize or give up partitions.",
   topic: "Changes of topics that the controller makes.",
   ElectLeader: "Elections whose leaders this broker does not know yet.",
 };

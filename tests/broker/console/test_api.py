@@ -204,6 +204,7 @@ async def test_transactions_show_their_state_and_partitions() -> None:
         await until(is_committed)
         [row] = await rows(port, "transactions")
         assert (row["open_ms"], row["partitions"]) == (None, [])
+        assert (row["version"], row["next_producer_id"]) == (0, None)
 
 
 async def test_what_waits_is_shown_with_its_client_its_reason_and_its_deadline() -> None:
@@ -291,11 +292,12 @@ async def test_a_member_that_must_give_up_partitions_is_named() -> None:
         await beat("b", 0, "second", **joins)
         kept = (await beat("a", 2, "first")).assignment.topic_partitions[0].partitions[0]
         [row] = (await purgatory(port, "Rebalance"))["rows"]
-        assert row["why"] == f"first of group readers gives up orders-{1 - kept}"
+        assert row["why"] == f"first of group readers gives up orders-{1 - kept}, for which second waits"
         assert 20_000 < row["left_ms"] <= 30_000
         assert [(each["client_id"], each["member_id"]) for each in row["clients"]] == [("first", "a")]
         [group] = await rows(port, "groups")
-        assert (group["state"], group["generation"], group["members"]) == ("Reconciling", 3, 2)
+        assert (group["state"], group["type"], group["members"]) == ("Reconciling", "consumer", 2)
+        assert (group["generation"], group["target_generation"]) == (3, 3)
         waits = {row["member_id"]: row["waits_for"] for row in await rows(port, "members?name=readers")}
         assert waits == {"a": "its client to give up partitions", "b": "other members to give up partitions"}
 

@@ -12,13 +12,14 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.testing import BrokerThread
 from tests.broker.console.test_bounds import add_topics
 from tests.broker.console.waiters import EVIL, fetch_of, join_of, waiting_clients
 from tests.chromium import Chromium, Page
 from tests.patience import PATIENCE_S, block_until
-from tests.wire.blocking_client import RawClient
+from tests.wire.blocking_client import Client, RawClient
 from tests.wire.frames import request_payload
 
 VIEWS = ("Overview", "Waiting", "Topics", "Groups", "Transactions", "Connections", "Settings")
@@ -26,7 +27,11 @@ VIEWS = ("Overview", "Waiting", "Topics", "Groups", "Transactions", "Connections
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[BrokerThread]:
-    settings = {"odradek.metrics.port": "0", "group.initial.rebalance.delay.ms": "600000"}
+    settings = {
+        "odradek.metrics.port": "0",
+        "group.initial.rebalance.delay.ms": "600000",
+        "group.consumer.assignment.interval.ms": "0",
+    }
     with BrokerThread(settings) as broker:
         admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
         admin.create_topics([NewTopic(name="orders", num_partitions=3, replication_factor=1)])
@@ -127,6 +132,33 @@ def test_characters_that_nobody_sees_are_shown_as_escapes(page: Page, broker: Br
         page.until("document.querySelector('main tbody td')?.textContent.startsWith('payments')")
         assert page.value("document.title").startswith(SHOWN)
         assert not page.value(f"document.documentElement.outerHTML.includes({json.dumps(chr(0x202E))})")
+    assert page.complaints() == []
+
+
+def test_who_gives_up_a_partition_and_who_waits_for_it_is_shown(page: Page, broker: BrokerThread) -> None:
+    with Client(broker.bootstrap, EVIL) as client:
+        for member_id, epoch in (("a", 0), ("b", 0), ("a", 2)):
+            request = ConsumerGroupHeartbeatRequest(group_id="readers", member_id=member_id, member_epoch=epoch)
+            if epoch == 0:
+                request.rebalance_timeout_ms = 600_000
+                request.subscribed_topic_names = ["orders"]
+                request.topic_partitions = []
+            assert client.ask(request, 1).error_code == 0
+    show(page, broker, "group/readers")
+    page.until_text("Partitions on their way")
+    rows = "[...document.querySelectorAll('table')[1].querySelectorAll('tbody tr')].map(row => row.innerText)"
+    page.until(f"{rows}.length === 1")
+    topic, partition, owner, state, until, taker = page.value(rows)[0].split("\t")
+    assert (topic, owner, state, taker) == ("orders", f"{EVIL} (a)", "told", f"{EVIL} (b)")
+    assert partition in "012"
+    assert until.startswith("in 9 min ")
+    members = "[...document.querySelectorAll('table')[0].querySelectorAll('tbody tr')].map(row => row.innerText)"
+    first, second = (line.split("\t") for line in page.value(members))
+    assert (first[4], second[4]) == ("consumer member", "consumer member")
+    assert first[6].startswith("orders-")
+    assert second[6] == "–"
+    show(page, broker, "groups")
+    page.until_text("Reconciling")
     assert page.complaints() == []
 
 

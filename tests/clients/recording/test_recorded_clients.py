@@ -1,4 +1,4 @@
-"""Odradek answers recorded clients as Apache Kafka 3.9.1 did, but for what docs/differences.md lists."""
+"""Odradek answers recorded clients as Apache Kafka did, but for what docs/differences.md lists."""
 
 from __future__ import annotations
 
@@ -19,10 +19,24 @@ from tests.patience import until
 
 COMMON = frozenset({"ApiVersions", "Metadata", "Produce", "Fetch", "JoinGroup", "SyncGroup"})
 IN_TRANSACTIONS = COMMON | {"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"}
+OF_NEWER_GROUPS = frozenset(
+    {
+        "ApiVersions",
+        "Metadata",
+        "Produce",
+        "Fetch",
+        "ConsumerGroupHeartbeat",
+        "OffsetCommit",
+        "InitProducerId",
+        "EndTxn",
+    }
+)
 WHAT_THEY_SEND = {
     **dict.fromkeys((*CLIENTS, "faststream"), COMMON | {"OffsetCommit"}),
     "spring": IN_TRANSACTIONS | {"OffsetCommit", "DescribeTopicPartitions"},
     "streams": IN_TRANSACTIONS | {"DescribeTopicPartitions"},
+    "librdkafka-4.4": OF_NEWER_GROUPS | {"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"},
+    "java-4.4": OF_NEWER_GROUPS,
 }
 
 

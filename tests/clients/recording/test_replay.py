@@ -21,6 +21,7 @@ from odradek.clients.recording.recording_file import Entry, Kind, Recording, Rec
 from odradek.clients.recording.replay import Difference, Replay, _rules
 from odradek.clients.recording.streams import Dial, asked
 from odradek.clients.recording.target import Target
+from odradek.clients.recording.topic_names import TopicNames
 from odradek.protocol.framing import frame as framed
 from odradek.protocol.messages.delete_records import DeleteRecordsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -252,7 +253,7 @@ async def test_an_old_recording_has_no_difference_where_the_times_of_records_are
 
 
 def test_addresses_of_clients_and_sizes_of_disks_are_not_compared() -> None:
-    rules = _rules(0, 0)
+    rules = _rules(0, 0, TopicNames())
     for there, here in (
         ({"ClientHost": "/10.0.0.7"}, {"ClientHost": "/127.0.0.1"}),
         ({"TotalBytes": 10, "UsableBytes": 5}, {"TotalBytes": 99, "UsableBytes": 98}),

@@ -11,6 +11,8 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.dump.coordinators import offsets_texts, plain_texts, transaction_texts
 from odradek.storage.dump.files import DumpOptions, dump_files
 from odradek.storage.files import OsFiles
+from odradek.storage.producers.producer_state_entry import ProducerStateEntry
+from odradek.storage.producers.snapshot_format import write_snapshot
 from tests.storage.vector_logs import LOGS, partition_folders
 
 CASES = [(name, partition) for name in ("clean", "recovered") for partition in partition_folders(name)]
@@ -36,16 +38,7 @@ def dump_and_warnings(lines: list[str]) -> tuple[list[str], Counter[tuple[str, .
             body.append(line)
     for group in groups:
         group[0] = group[0].split(" ")[-1]
-    return [_sorted_partitions(line) for line in body], Counter(tuple(group) for group in groups)
-
-
-def _sorted_partitions(line: str) -> str:
-    """Kafka prints a transaction's partitions in the order of a Scala hash set; ours are sorted."""
-    before, bracket, rest = line.partition("partitions=[")
-    if not bracket:
-        return line
-    inside, _, after = rest.partition("]")
-    return f"{before}{bracket}{','.join(sorted(inside.split(',')))}]{after}"
+    return body, Counter(tuple(group) for group in groups)
 
 
 @pytest.mark.parametrize(("name", "partition"), CASES, ids=str)
@@ -68,3 +61,15 @@ def test_our_dump_equals_kafkas_dump(name: str, partition: TopicPartition, monke
     found_body, found_groups = dump_and_warnings(ours + problems + sanity)
     assert found_body == body
     assert found_groups == groups
+
+
+def test_a_producer_that_has_written_nothing_since_its_transaction_ended_has_no_batch(tmp_path: Path) -> None:
+    """The line is that which DumpLogSegments of Kafka 4.4 prints."""
+    ended = ProducerStateEntry(0, producer_epoch=4, coordinator_epoch=0, last_timestamp=1795884320198)
+    (tmp_path / "00000000000000000008.snapshot").write_bytes(write_snapshot([ended]))
+    lines, problems = dumped(tmp_path, ["00000000000000000008.snapshot"], DumpOptions())
+    assert problems == []
+    assert lines[1:] == [
+        "producerId: 0 producerEpoch: 4 coordinatorEpoch: 0 currentTxnFirstOffset: OptionalLong.empty lastTimestamp: "
+        "1795884320198"
+    ]

@@ -61,7 +61,7 @@ def transaction(status: int, version: int = 0) -> str:
         transaction_start_timestamp_ms=5,
     )
     key, text = transaction_texts(Record(0, 0, TRANSACTION, encode_versioned(value, version)))
-    assert key == "transaction_metadata::transactionalId=id"
+    assert key == '{"type":"0","data":{"transactionalId":"id"}}'
     assert text is not None
     return text
 
@@ -156,14 +156,23 @@ def test_an_invalid_group_record_is_reported_in_its_place(key: bytes | None, val
     ],
 )
 def test_transactions_are_printed_with_their_states(status: int, state: str) -> None:
-    expected = (
-        f"producerId:1,producerEpoch:2,state={state},partitions=[t-0,t-1],txnLastUpdateTimestamp=4,txnTimeoutMs=3"
+    fields = (
+        f'"producerId":1,"producerEpoch":2,"transactionTimeoutMs":3,"transactionStatus":"{state}",'
+        '"transactionPartitions":[{"topic":"t","partitionIds":[1,0]}],"transactionLastUpdateTimestampMs":4,'
+        '"transactionStartTimestampMs":5'
     )
-    assert transaction(status, 0) == transaction(status, 1) == expected
+    for version in (0, 1):
+        assert transaction(status, version) == f'{{"version":"{version}","data":{{{fields}}}}}'
 
 
-def test_an_empty_transaction_has_no_partitions() -> None:
-    assert "state=Empty,partitions=[]," in transaction(0)
+def test_transactions_are_printed_as_by_kafka_4_4() -> None:
+    """The lines are those that its DumpLogSegments printed for the records."""
+    checked = set()
+    for line in lines_of("kafka_4.4/dumped_transaction_records.jsonl"):
+        value = bytes.fromhex(line["value"])
+        assert transaction_texts(Record(7, 0, TRANSACTION, value)) == (line["keyText"], line["valueText"])
+        checked.add(versioned_version(value))
+    assert checked == {0, 1}
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\x01", TRANSACTION[:4]])
@@ -175,5 +184,6 @@ def test_an_invalid_transaction_record_is_reported_in_its_place(key: bytes | Non
 
 
 def test_the_transaction_decoder_reports_unknown_key_types() -> None:
-    assert transaction_texts(Record(7, 0, struct.pack(">h", 1) + b"xx", b"x")) == ("unknown::version=1", None)
+    other = struct.pack(">h", 1) + b"xx"
+    assert transaction_texts(Record(7, 0, other, b"x")) == ("Unknown record type 1 at offset 7, skipping.", None)
     assert transaction_texts(Record(7, 0, TRANSACTION, None))[1] == "<DELETE>"

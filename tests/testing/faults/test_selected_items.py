@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -225,6 +226,37 @@ def test_a_partition_of_a_commit_of_one_group_fails(broker: BrokerThread, client
     topics = client.ask(asked, 8).groups[0].topics
     found = {each.partition_index: (each.error_code, each.committed_offset) for each in topics[0].partitions}
     assert found == {1: (NONE, 5)}, "partition 0 was not committed"
+
+
+@pytest.mark.parametrize("version", [0, 1, 5, 7, 8, 9])
+def test_a_partition_of_the_offsets_of_a_group_fails(broker: BrokerThread, client: Client, version: int) -> None:
+    until_coordinated(broker, client)
+    fault = broker.faults.add(api="OffsetFetch", topic="orders", partition=1, error="UNSTABLE_OFFSET_COMMIT")
+    kind = OffsetFetchRequest.OffsetFetchRequestTopic if version < 8 else OffsetFetchRequest.OffsetFetchRequestTopics
+    topics: list[Any] = [kind(name="orders", partition_indexes=[0, 1]), kind(name="other", partition_indexes=[0])]
+    if version < 8:
+        answered = client.ask(OffsetFetchRequest(group_id="billing", topics=topics), version)
+    else:
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="billing", topics=topics)
+        answered = client.ask(OffsetFetchRequest(groups=[group]), version).groups[0]
+    found = {
+        (topic.name, each.partition_index): each.error_code for topic in answered.topics for each in topic.partitions
+    }
+    assert (answered.error_code, fault.hits) == (NONE, 1)
+    unstable = int(ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    unknown = NONE if version else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # there is no offset
+    assert found == {("orders", 0): unknown, ("orders", 1): unstable, ("other", 0): unknown}
+
+
+def test_all_offsets_of_one_of_two_groups_fail(broker: BrokerThread, client: Client) -> None:
+    until_coordinated(broker, client)
+    broker.faults.add(api="OffsetFetch", group="billing", error="NOT_COORDINATOR")
+    groups = [
+        OffsetFetchRequest.OffsetFetchRequestGroup(group_id=each, topics=None) for each in ("shipping", "billing")
+    ]
+    answered = client.ask(OffsetFetchRequest(groups=groups), 8)
+    found = {group.group_id: (group.error_code, group.topics) for group in answered.groups}
+    assert found == {"shipping": (NONE, []), "billing": (int(ErrorCode.NOT_COORDINATOR), [])}
 
 
 def until_coordinated(broker: BrokerThread, client: Client) -> None:

@@ -32,6 +32,7 @@ from odradek.broker.coordinator.group.member_requests import Protocols
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
+from odradek.purgatory.delayed_step import DelayedStep
 
 CONSUMER = "consumer"
 """The type of these groups, and their protocol type."""
@@ -55,6 +56,9 @@ class GroupTimers(Protocol):
         """The group has ended or moved away: cancels all timers."""
 
     def session_of(self, group: ConsumerGroup, member: ConsumerMember) -> Session: ...
+
+    def step_of(self, group: ConsumerGroup, member_id: str) -> DelayedStep | None:
+        """Returns the step that the member must take in time; None if there is none."""
 
     def sessions(self, group: ConsumerGroup) -> Iterable[DelayedHeartbeat]:
         """Yields the running sessions."""
@@ -350,6 +354,10 @@ class ConsumerGroup:
     def session_of(self, member_id: str) -> Session | None:
         member = self._members.get(member_id)
         return None if member is None else self._timers.session_of(self, member)
+
+    def step_of(self, member_id: str) -> DelayedStep | None:
+        """Returns the step that the member must take in time; None if there is none."""
+        return self._timers.step_of(self, member_id)
 
     def sessions(self) -> Iterable[DelayedHeartbeat]:
         return self._timers.sessions(self)

@@ -190,6 +190,10 @@ class ConsumerTimers:
         heartbeat = None if waits is None else waits.sessions.get(member.member_id)
         return Session(self._timeout_of(group, member), heartbeat)
 
+    def step_of(self, group: ConsumerGroup, member_id: str) -> DelayedStep | None:
+        steps = self._by_group.get(group, _OfGroup()).steps
+        return next(filter(None, (steps.get((kind, member_id)) for kind in AWAITED)), None)
+
     def sessions(self, group: ConsumerGroup) -> Iterator[DelayedHeartbeat]:
         waits = self._by_group.get(group)
         return iter(()) if waits is None else iter(list(waits.sessions.values()))

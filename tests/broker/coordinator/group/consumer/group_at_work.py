@@ -81,6 +81,8 @@ class NoTimers:
 
     def give_up(self, group: ConsumerGroup) -> None: ...
 
+    def step_of(self, group: ConsumerGroup, member_id: str) -> None: ...
+
     def session_of(self, group: ConsumerGroup, member: ConsumerMember) -> Session:
         return Session(SETTINGS.session_timeout_ms, None)
 
