@@ -58,6 +58,7 @@ def _row(instance: ClientInstance, series: int, now_ms: int) -> Row:
         "software": values["client_software_name"],
         "software_version": values["client_software_version"],
         "address": f"{values['client_source_address']}:{values['client_source_port']}",
+        "attributes": dict(instance.attributes),
         "metrics": [shown(each) for each in instance.wanted.metrics[:MOST_WANTED]],
         "metrics_left_off": max(len(instance.wanted.metrics) - MOST_WANTED, 0),
         "interval_ms": instance.wanted.interval_ms,

@@ -1,7 +1,7 @@
 """The clients' own metrics in `/metrics`: each with the labels `client_id` and `client_instance_id`, and those that the
 client has given it.
 
-`odradek_client_instance` has one row for each client, with what else is known of it.
+`odradek_client_instance` has one row for each client, with what else is known of it and what it says of itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class OwnOfClients(NamedTuple):
 
 
 def own_of_clients(telemetry: ClientTelemetry) -> Iterator[OwnOfClients]:
-    instances = ((INSTANCE, labels_of(each, INSTANCE_LABELS), 1.0) for each in telemetry.instances)
+    instances = (
+        (INSTANCE, {**dict(each.attributes), **labels_of(each, INSTANCE_LABELS)}, 1.0) for each in telemetry.instances
+    )
     yield OwnOfClients(INSTANCE, "Clients that may push metrics of their own.", "gauge", instances)
     for metric in telemetry.series.metrics:
         documentation = f"A {metric.kind} that clients have pushed."

@@ -19,6 +19,7 @@ from uuid import UUID
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.metadata.kafka_uuid import parse_uuid, random_uuid, uuid_text
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
+from odradek.broker.telemetry.otlp import Labels
 from odradek.broker.telemetry.subscriptions import DEFAULT_INTERVAL_MS, Subscriptions, Wanted
 from odradek.protocol.errors import ErrorCode
 from odradek.timer import SystemTimer, TimerTask
@@ -40,6 +41,7 @@ class ClientInstance:
     __slots__ = (
         "_last_get_ms",
         "_last_push_ms",
+        "attributes",
         "connection",
         "expiration",
         "is_terminating",
@@ -69,6 +71,8 @@ class ClientInstance:
         self.expiration: TimerTask | None = None
         self.pushed_ms: int | None = None
         """When the last push was taken over; None before the first."""
+        self.attributes: Labels = ()
+        """What that push said of the client."""
         self.subscribe(Wanted((), DEFAULT_INTERVAL_MS), -1, connection.number)
 
     def subscribe(self, wanted: Wanted, version: int, connection: int) -> None:

@@ -1,6 +1,7 @@
 """What clients have pushed, by metric: bounded in metrics, in series of a client, and in series of all.
 
-(A) A series is one metric of one client with some labels. A push replaces its value, or adds to it if it is a delta.
+(A) A series is one metric of one client with some labels. A push replaces its value, or adds to it if it is a delta. A
+    series that the last push of the client does not have is gone: of a node or topic that the client has left, say.
 (B) A metric has the kind that it came with first. It is there as long as a client has a series of it.
 (C) A series beyond a bound, and one of another kind than its metric, is dropped and counted. A histogram counts as a
     series for each of its buckets.
@@ -9,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -74,9 +75,12 @@ class ClientSeries:
     def metrics(self) -> list[ClientMetric]:
         return list(self._metrics.values())
 
-    def add(self, client: UUID, points: Iterable[Point]) -> None:
+    def put(self, client: UUID, points: Sequence[Point]) -> None:
         """Takes over what a client has pushed."""
         of_client = self._of_clients.setdefault(client, _OfClient())
+        pushed = {(point.name, point.labels) for point in points}
+        for name, labels in [each for each in of_client.series if each not in pushed]:
+            self._remove(client, of_client, name, labels)
         for point in points:
             if not self._add(client, of_client, point):
                 self.dropped += 1
@@ -84,16 +88,9 @@ class ClientSeries:
     def forget(self, client: UUID) -> None:
         """Removes the series of a client that has gone."""
         of_client = self._of_clients.pop(client, None)
-        if of_client is None:
-            return
-        self.size -= of_client.size
-        for name, labels in of_client.series:
-            metric = self._metrics[name]
-            del metric.values[client, labels]
-            if not metric.values:
-                del self._metrics[name]
-                for line in metric.lines:
-                    del self._lines[line]
+        if of_client is not None:
+            for name, labels in list(of_client.series):
+                self._remove(client, of_client, name, labels)
 
     def of_client(self, client: UUID) -> list[tuple[ClientMetric, Labels, Value]]:
         """Returns the series of one client."""
@@ -130,6 +127,18 @@ class ClientSeries:
         of_client.size += more
         self.size += more
         return True
+
+    def _remove(self, client: UUID, of_client: _OfClient, name: str, labels: Labels) -> None:
+        """Removes a series, and its metric if it was the last (B)."""
+        metric = self._metrics[name]
+        size = _size(metric.values.pop((client, labels)))
+        del of_client.series[name, labels]
+        of_client.size -= size
+        self.size -= size
+        if not metric.values:
+            del self._metrics[name]
+            for line in metric.lines:
+                del self._lines[line]
 
 
 def _size(value: Value) -> int:

@@ -79,7 +79,8 @@ class ClientTelemetry:
         self.series.dropped += pushed.left_out
         if self.instances.get(instance.uuid) is instance:
             instance.pushed_ms = self._clock.now_ms()
-            self.series.add(instance.uuid, pushed.points)
+            instance.attributes = pushed.attributes
+            self.series.put(instance.uuid, pushed.points)
 
     def _read(self, codec: int, metrics: bytes) -> Steps[Pushed]:
         if codec != Compression.NONE:

@@ -7,7 +7,8 @@
 (B) Bytes that are no MetricsData fail as a whole. What is one, but is too long, of no use, or of a kind that clients do
     not push (summaries, exponential histograms), is left out and counted.
 (C) Names become those of Prometheus: `org.apache.kafka.producer.record.send.total` is the counter
-    `kafka_client_producer_record_send_total`. Attributes of a resource and of a point become labels.
+    `kafka_client_producer_record_send_total`. The attributes of a point become labels, and those of a resource labels
+    of the client: a consumer's member id is among them, which changes.
 (D) A sum that only grows is a counter, another sum a gauge. A gauge may be NaN, as those of Java's clients are before
     the first value; a sum or a bucket may not.
 
@@ -19,6 +20,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import islice
 from operator import lt
 from typing import Any, NamedTuple
 
@@ -37,13 +40,14 @@ from odradek.broker.logging.printable import printable
 
 MOST_METRIC_BYTES = 65536
 MOST_RESOURCE_BYTES = 4096
+MOST_FIELDS = 20_000
+"""Of the outer levels of one push. Further ones are not looked at, nor is what comes after MOST_POINTS."""
 MOST_POINTS = 1000
-"""Of one push; further ones are not looked at."""
 MOST_BUCKETS = 100
 LONGEST_NAME = 200
 MOST_LABELS = 8
 LONGEST_LABELS = 512
-"""The characters of all labels of a point, with their values."""
+"""The characters of all labels of a point, or of a client, with their values."""
 ITEMS_PER_METRIC = 10
 ITEMS_PER_POINT = 5
 BYTES_PER_ITEM = 256
@@ -66,6 +70,14 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 
 Labels = tuple[tuple[str, str], ...]
+
+
+class Part(Enum):
+    """What a field of the outer levels is."""
+
+    RESOURCE = "what all metrics of a client have in common"
+    METRIC = "a metric with its points"
+    OTHER = "a level, or of no use"
 
 
 class Undecodable(Exception):
@@ -93,10 +105,13 @@ class Point(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """What a push contains. `left_out` counts the points and metrics of (B)."""
+    """What a push contains. `left_out` counts the points and metrics of (B). `attributes`: of the last resource that
+    has any.
+    """
 
     points: list[Point]
     left_out: int
+    attributes: Labels
 
 
 def decoded(data: bytes) -> Steps[Pushed]:
@@ -104,30 +119,34 @@ def decoded(data: bytes) -> Steps[Pushed]:
     pace = Pace()
     points: list[Point] = []
     left_out = 0
-    for number, resource_metrics in _fields(memoryview(data)):
-        labels: Labels | None = ()
-        for inner, part in _fields(resource_metrics) if number == _RESOURCE_METRICS else ():
-            if inner == _RESOURCE:
-                labels = _labels_of_resource(part)
-            for innermost, metric in _fields(part) if inner == _SCOPE_METRICS else ():
-                cost = 1
-                if innermost == _METRICS:
-                    more, not_usable = _points(metric, labels)
-                    points += more
-                    left_out += not_usable
-                    cost = ITEMS_PER_METRIC + len(metric) // BYTES_PER_ITEM + ITEMS_PER_POINT * (len(more) + not_usable)
-                if len(points) >= MOST_POINTS:
-                    return Pushed(points[:MOST_POINTS], left_out + len(points) - MOST_POINTS)
-                if pace.step_ends(cost):
-                    yield
-            if pace.step_ends():
-                yield
-        if pace.step_ends():
+    attributes: Labels = ()
+    for part, content in islice(_parts(memoryview(data)), MOST_FIELDS):
+        cost = 1
+        if part is Part.RESOURCE:
+            attributes = _labels_of_resource(content) or attributes
+        elif part is Part.METRIC:
+            more, not_usable = _points(content)
+            points += more
+            left_out += not_usable
+            cost = ITEMS_PER_METRIC + len(content) // BYTES_PER_ITEM + ITEMS_PER_POINT * (len(more) + not_usable)
+        if len(points) >= MOST_POINTS:
+            return Pushed(points[:MOST_POINTS], left_out + len(points) - MOST_POINTS, attributes)
+        if pace.step_ends(cost):
             yield
-    return Pushed(points, left_out)
+    return Pushed(points, left_out, attributes)
 
 
 # --- the outer levels -----------------------------------------------------------------------------------------------
+
+
+def _parts(data: memoryview) -> Iterator[tuple[Part, memoryview]]:
+    """Yields each field of the outer levels (A). Raises Undecodable."""
+    for number, resource_metrics in _fields(data):
+        yield Part.OTHER, resource_metrics
+        for inner, part in _fields(resource_metrics) if number == _RESOURCE_METRICS else ():
+            yield Part.RESOURCE if inner == _RESOURCE else Part.OTHER, part
+            for innermost, metric in _fields(part) if inner == _SCOPE_METRICS else ():
+                yield Part.METRIC if innermost == _METRICS else Part.OTHER, metric
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
@@ -168,10 +187,8 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
 # --- metrics --------------------------------------------------------------------------------------------------------
 
 
-def _points(data: memoryview, of_resource: Labels | None) -> tuple[list[Point], int]:
-    """Returns the points of a metric, and how many are left out. `of_resource`: the labels of its resource, None if
-    these are left out themselves. Raises Undecodable.
-    """
+def _points(data: memoryview) -> tuple[list[Point], int]:
+    """Returns the points of a metric, and how many are left out. Raises Undecodable."""
     if len(data) > MOST_METRIC_BYTES:
         return [], 1
     metric = _message(Metric, data)
@@ -182,7 +199,7 @@ def _points(data: memoryview, of_resource: Labels | None) -> tuple[list[Point], 
     sent = measured.data_points
     name = _shown_name(metric.name)
     temporality = _CUMULATIVE if kind == "gauge" else measured.aggregation_temporality
-    if name is None or of_resource is None or temporality not in (_CUMULATIVE, _DELTA) or len(sent) > MOST_POINTS:
+    if name is None or temporality not in (_CUMULATIVE, _DELTA) or len(sent) > MOST_POINTS:
         return [], len(sent)
     shown_kind = kind
     if kind == "sum":
@@ -191,7 +208,7 @@ def _points(data: memoryview, of_resource: Labels | None) -> tuple[list[Point], 
         name = name.removesuffix("_total")
     points = []
     for each in sent:
-        value, labels = _VALUE_OF[kind](each), _labels(each.attributes, of_resource)
+        value, labels = _VALUE_OF[kind](each), _labels(each.attributes)
         if value is None or labels is None or (shown_kind == "counter" and value < 0):
             continue
         points.append(Point(name, shown_kind, labels, value, temporality == _DELTA))
@@ -240,16 +257,14 @@ _VALUE_OF: Mapping[str, Callable[[Any], Any]] = {"gauge": _gauge, "sum": _sum, "
 def _labels_of_resource(data: memoryview) -> Labels | None:
     if len(data) > MOST_RESOURCE_BYTES:
         return None
-    return _labels(_message(Resource, data).attributes, ())
+    return _labels(_message(Resource, data).attributes)
 
 
-def _labels(attributes: Sequence[KeyValue], of_resource: Labels) -> Labels | None:
-    """Returns the labels of a point, by name; None if they are too many, too long, or no simple values."""
-    if not attributes:
-        return of_resource
-    if len(attributes) + len(of_resource) > MOST_LABELS:
+def _labels(attributes: Sequence[KeyValue]) -> Labels | None:
+    """Returns labels, by name; None if they are too many, too long, or no simple values."""
+    if len(attributes) > MOST_LABELS:
         return None
-    labels = dict(of_resource)
+    labels = {}
     for attribute in attributes:
         field = attribute.value.WhichOneof("value")
         if field not in _SIMPLE or not attribute.key:

@@ -282,6 +282,7 @@ export const clients = (changed) => new ListView({
     { title: "Instance", text: (row) => row.name, href: (row) => link("client", row.name) },
     { title: "Software", text: (row) => `${row.software} ${row.software_version}` },
     { title: "Address", text: (row) => row.address, kind: "short" },
+    { title: "Says of itself", text: (row) => pairs(row.attributes) || "–" },
     { title: "Is to push", text: (row) => row.metrics.join(", ") + (row.metrics_left_off ? ` and ${number(row.metrics_left_off)} more` : "") || "–" },
     { title: "Every", text: (row) => duration(row.interval_ms), kind: "number" },
     { title: "Pushed", text: (row) => (row.pushed_ms_ago === null ? "never" : `${duration(row.pushed_ms_ago)} ago`), kind: "number" },
@@ -297,18 +298,18 @@ export const client = (name, changed) => new ListView({
   name,
   search: "Search metrics and labels",
   back: { href: "#/clients", text: "Clients" },
-  key: (row) => `${row.name} ${labels(row)}`,
+  key: (row) => `${row.name} ${pairs(row.labels)}`,
   columns: [
     { title: "Metric", text: (row) => row.name },
-    { title: "Labels", text: (row) => labels(row) || "–" },
+    { title: "Labels", text: (row) => pairs(row.labels) || "–" },
     { title: "Kind", text: (row) => row.kind, kind: "short" },
     { title: "Value", text: measured, kind: "number" },
-    { title: "Over time", text: () => "", history: (row) => remember(`series ${name} ${row.name} ${labels(row)}`, row.value) },
+    { title: "Over time", text: () => "", history: (row) => remember(`series ${name} ${row.name} ${pairs(row.labels)}`, row.value) },
   ],
 }, changed);
 
-function labels(row) {
-  return Object.entries(row.labels).map(([label, value]) => `${label}=${value}`).join(", ");
+function pairs(labels) {
+  return Object.entries(labels).map(([label, value]) => `${label}=${value}`).join(", ");
 }
 
 function measured(row) {

@@ -24,8 +24,8 @@ def values(series: ClientSeries, name: str, client: UUID = ONE) -> list[Value]:
 
 def test_a_push_replaces_a_gauge() -> None:
     series = ClientSeries(10)
-    series.add(ONE, [point("a", 1.0)])
-    series.add(ONE, [point("a", math.inf)])
+    series.put(ONE, [point("a", 1.0)])
+    series.put(ONE, [point("a", math.inf)])
     assert values(series, "a") == [math.inf]
     assert (series.size, series.dropped) == (1, 0)
 
@@ -33,16 +33,16 @@ def test_a_push_replaces_a_gauge() -> None:
 def test_a_push_adds_a_delta_and_replaces_a_total() -> None:
     series = ClientSeries(10)
     for value, is_delta in ((5.0, True), (2.5, True), (1.0, False), (1.0, True)):
-        series.add(ONE, [point("a", value, kind="counter", is_delta=is_delta)])
+        series.put(ONE, [point("a", value, kind="counter", is_delta=is_delta)])
     assert values(series, "a") == [2.0]
 
 
 def test_buckets_are_added_up_and_begin_anew_with_other_bounds() -> None:
     series = ClientSeries(100)
-    series.add(ONE, [point("h", Buckets((1.0,), (1, 2), 3.0), kind="histogram", is_delta=True)])
-    series.add(ONE, [point("h", Buckets((1.0,), (0, 5), 7.0), kind="histogram", is_delta=True)])
+    series.put(ONE, [point("h", Buckets((1.0,), (1, 2), 3.0), kind="histogram", is_delta=True)])
+    series.put(ONE, [point("h", Buckets((1.0,), (0, 5), 7.0), kind="histogram", is_delta=True)])
     assert values(series, "h") == [Buckets((1.0,), (1, 7), 10.0)]
-    series.add(ONE, [point("h", Buckets((1.0, 2.0), (1, 1, 1), 4.0), kind="histogram", is_delta=True)])
+    series.put(ONE, [point("h", Buckets((1.0, 2.0), (1, 1, 1), 4.0), kind="histogram", is_delta=True)])
     assert values(series, "h") == [Buckets((1.0, 2.0), (1, 1, 1), 4.0)]
     assert series.size == series.size_of(ONE) == 3
 
@@ -50,8 +50,8 @@ def test_buckets_are_added_up_and_begin_anew_with_other_bounds() -> None:
 def test_series_differ_by_client_and_by_labels() -> None:
     series = ClientSeries(10)
     topic = (("topic", "t"),)
-    series.add(ONE, [point("a", 1.0), point("a", 2.0, labels=topic)])
-    series.add(TWO, [point("a", 3.0)])
+    series.put(ONE, [point("a", 1.0), point("a", 2.0, labels=topic)])
+    series.put(TWO, [point("a", 3.0)])
     assert (values(series, "a"), values(series, "a", TWO)) == ([1.0, 2.0], [3.0])
     [metric] = series.metrics
     assert [(each.client, each.labels, each.value) for each in metric.series()] == [
@@ -61,10 +61,20 @@ def test_series_differ_by_client_and_by_labels() -> None:
     ]
 
 
+def test_a_series_that_the_last_push_does_not_have_is_gone() -> None:
+    series = ClientSeries(2)
+    topic = (("topic", "t"),)
+    series.put(ONE, [point("a"), point("a", labels=topic)])
+    series.put(ONE, [point("a", 2.0), point("b", 3.0)])
+    assert (values(series, "a"), values(series, "b"), series.size, series.dropped) == ([2.0], [3.0], 2, 0)
+    series.put(ONE, [])
+    assert (series.metrics, series.size, series.size_of(ONE)) == ([], 0, 0)
+
+
 def test_a_client_that_goes_takes_its_series_along_and_metrics_that_nobody_has() -> None:
     series = ClientSeries(10)
-    series.add(ONE, [point("a"), point("b")])
-    series.add(TWO, [point("a")])
+    series.put(ONE, [point("a"), point("b")])
+    series.put(TWO, [point("a")])
     series.forget(ONE)
     assert ([each.name for each in series.metrics], series.size, series.size_of(ONE)) == (["a"], 1, 0)
     assert series.of_client(ONE) == []
@@ -76,18 +86,18 @@ def test_a_client_that_goes_takes_its_series_along_and_metrics_that_nobody_has()
 def test_a_client_that_comes_back_counts_from_nothing() -> None:
     series = ClientSeries(10)
     delta = point("a", 5.0, kind="counter", is_delta=True)
-    series.add(ONE, [delta])
+    series.put(ONE, [delta])
     series.forget(ONE)
-    series.add(ONE, [delta])
+    series.put(ONE, [delta])
     assert values(series, "a") == [5.0]
 
 
 def test_series_beyond_the_bound_of_all_are_dropped_and_those_there_go_on() -> None:
     series = ClientSeries(2)
-    series.add(ONE, [point("a"), point("b"), point("c")])
-    series.add(TWO, [point("a")])
+    series.put(ONE, [point("a"), point("b"), point("c")])
+    series.put(TWO, [point("a")])
     assert (series.size, series.dropped) == (2, 2)
-    series.add(ONE, [point("a", 9.0)])
+    series.put(ONE, [point("a", 9.0), point("b")])
     assert (values(series, "a"), series.dropped) == ([9.0], 2)
     assert [each.name for each in series.metrics] == ["a", "b"]
 
@@ -95,37 +105,39 @@ def test_series_beyond_the_bound_of_all_are_dropped_and_those_there_go_on() -> N
 def test_series_beyond_the_bound_of_a_client_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_series, "MOST_SERIES_OF_CLIENT", 2)
     series = ClientSeries(100)
-    series.add(ONE, [point("a"), point("b"), point("c")])
-    series.add(TWO, [point("c")])
+    series.put(ONE, [point("a"), point("b"), point("c")])
+    series.put(TWO, [point("c")])
     assert (series.size_of(ONE), series.size_of(TWO), series.dropped) == (2, 1, 1)
 
 
 def test_a_histogram_counts_as_its_buckets() -> None:
     series = ClientSeries(4)
-    series.add(ONE, [point("h", Buckets((1.0, 2.0), (1, 1, 1), 0.0), kind="histogram")])
-    series.add(ONE, [point("i", Buckets((1.0,), (1, 1), 0.0), kind="histogram"), point("a"), point("b")])
+    three = point("h", Buckets((1.0, 2.0), (1, 1, 1), 0.0), kind="histogram")
+    two = point("i", Buckets((1.0,), (1, 1), 0.0), kind="histogram")
+    series.put(ONE, [three, two, point("a"), point("b")])
     assert (series.size, series.dropped, [each.name for each in series.metrics]) == (4, 2, ["h", "a"])
-    series.add(ONE, [point("h", Buckets((1.0, 2.0, 3.0), (1, 1, 1, 1), 0.0), kind="histogram")])
+    four = point("h", Buckets((1.0, 2.0, 3.0), (1, 1, 1, 1), 0.0), kind="histogram")
+    series.put(ONE, [four, point("a")])
     assert (series.size, series.dropped) == (4, 3)
 
 
 def test_metrics_beyond_the_bound_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_series, "MOST_METRICS", 2)
     series = ClientSeries(100)
-    series.add(ONE, [point("a"), point("b"), point("c")])
+    series.put(ONE, [point("a"), point("b"), point("c")])
     assert series.dropped == 1
     series.forget(ONE)
-    series.add(ONE, [point("c")])
+    series.put(ONE, [point("c")])
     assert series.dropped == 1
 
 
 def test_a_metric_keeps_the_kind_it_came_with_while_anybody_has_it() -> None:
     series = ClientSeries(100)
-    series.add(ONE, [point("a", kind="gauge")])
-    series.add(TWO, [point("a", kind="counter")])
+    series.put(ONE, [point("a", kind="gauge")])
+    series.put(TWO, [point("a", kind="counter")])
     assert series.dropped == 1
     series.forget(ONE)
-    series.add(TWO, [point("a", kind="counter")])
+    series.put(TWO, [point("a", kind="counter")])
     assert ([each.kind for each in series.metrics], series.dropped) == (["counter"], 1)
 
 
@@ -142,8 +154,8 @@ def test_no_metric_writes_lines_of_another(first: tuple[str, str], second: tuple
         return point(name, Buckets((), (1,), 0.0) if kind == "histogram" else 1.0, kind=kind)
 
     series = ClientSeries(100)
-    series.add(ONE, [of(*first), of(*second)])
+    series.put(ONE, [of(*first), of(*second)])
     assert ([each.name for each in series.metrics], series.dropped) == ([first[0]], 1)
     series.forget(ONE)
-    series.add(ONE, [of(*second)])
+    series.put(ONE, [of(*second)])
     assert [each.name for each in series.metrics] == [second[0]]
