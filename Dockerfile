@@ -24,7 +24,7 @@ COPY cli /source/cli
 COPY pipeline /source/pipeline
 COPY pyspark_odradek /source/pyspark_odradek
 RUN python3 -m venv /opt/odradek \
-    && ODRADEK_BUILD=compiled /opt/odradek/bin/pip install /source[cli,security,zookeeper] \
+    && ODRADEK_BUILD=compiled /opt/odradek/bin/pip install /source[cli,security,telemetry,zookeeper] \
     && /opt/odradek/bin/python -m odradek.broker.build_info --require-compiled \
     && /opt/odradek/bin/pip uninstall --yes pip setuptools
 

@@ -40,6 +40,8 @@ from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.settings.config_changes import NoCertificates
+from odradek.broker.settings.odradek import is_before
+from odradek.broker.start_error import StartError
 from odradek.purgatory import CompletionQueue
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.files import Files
@@ -49,7 +51,10 @@ if TYPE_CHECKING:
     from odradek.broker.cleaning.log_cleaner import LogCleaner
     from odradek.broker.metrics.routes import MetricsRoutes
     from odradek.broker.metrics.sources import BrokerStatus, MetricSources
+    from odradek.broker.telemetry.client_telemetry import ClientTelemetry
     from odradek.clients.network_client import Connect
+
+FIRST_RELEASE_WITH_TELEMETRY = "4.0"
 
 
 class Assembly:
@@ -83,6 +88,8 @@ class Assembly:
         self.config = config
         self.broker_id = config.broker_id
         self.api_table = _apis_of(config.odradek_as_version)
+        if config.odradek_client_metrics_enable:
+            self.api_table = _apis_with_telemetry(config.odradek_as_version)
         self.first_features = first_levels(config.odradek_as_version, config.odradek_initial_features)
         self.background = Background()
         self.timer: SystemTimer = SystemTimer(self.clock, config.odradek_timer_tick_ms, config.odradek_timer_wheel_size)
@@ -151,6 +158,7 @@ class Assembly:
         self.fetch_sessions = FetchSessionCache(
             self.config.max_incremental_fetch_session_cache_slots, self.clock, self.random
         )
+        self.telemetry = self._new_telemetry()
         self.socket_server = self._new_socket_server(wrapped)
         self.periodic_work = self._new_periodic_work()
 
@@ -207,6 +215,28 @@ class Assembly:
             transaction_version=partial(self.features.level, TRANSACTION_VERSION),
         )
 
+    def _new_telemetry(self) -> ClientTelemetry | None:
+        """Returns the clients' own metrics, None if they are disabled. Raises StartError without their package."""
+        config = self.config
+        if not config.odradek_client_metrics_enable:
+            return None
+        try:
+            from odradek.broker.telemetry.client_telemetry import ClientTelemetry
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("google", "opentelemetry"):
+                raise
+            raise StartError(
+                "odradek.client.metrics.enable needs a package that is missing: pip install 'odradek[telemetry]'"
+            ) from error
+        return ClientTelemetry(
+            self.metadata,
+            self.timer,
+            self.random,
+            self.background.turns,
+            most_bytes=config.telemetry_max_bytes,
+            most_series=config.odradek_client_metrics_max_series,
+        )
+
     def _new_socket_server(self, wrapped: Callable[[Dispatch], Dispatch]) -> SocketServer:
         dispatch = wrapped(self._dispatcher().dispatch)
         return SocketServer(
@@ -218,6 +248,7 @@ class Assembly:
             client_warnings=self.client_warnings,
             tls={} if self.broker_security.certificates is None else self.broker_security.certificates.listeners,
             admit=self.broker_security.authentication(self.cluster.configs.users.by_user, dispatch),
+            ended=None if self.telemetry is None else self.telemetry.disconnected,
         )
 
     def _new_periodic_work(self) -> PeriodicWork:
@@ -256,6 +287,7 @@ class Assembly:
             broker_listeners=broker_listeners,
             bound=bound,
             authorizer=self.broker_security.authorizer,
+            telemetry=self.telemetry,
         )
         return Dispatcher(
             self.api_table,
@@ -292,6 +324,7 @@ class Assembly:
             timer=self.timer,
             reaper=self.reaper,
             log_cleaner=self.log_cleaner,
+            telemetry=self.telemetry,
             late_transactions_before_ms=lambda: self.clock.wall_ms() - self.coordinators.longest_transaction_ms(),
         )
 
@@ -304,3 +337,14 @@ def _apis_of(release: str | None) -> ApiTable:
     from odradek.broker.handlers.releases import table_of
 
     return table_of(release, api_table())
+
+
+@cache
+def _apis_with_telemetry(release: str | None) -> ApiTable:
+    """Returns the table with the APIs by which clients push their metrics, if the release has them."""
+    table = _apis_of(release)
+    if is_before(release, FIRST_RELEASE_WITH_TELEMETRY):
+        return table
+    from odradek.broker.handlers.telemetry_apis import with_telemetry
+
+    return with_telemetry(table)

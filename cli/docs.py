@@ -19,6 +19,7 @@ from odradek.broker.coordinator.group.consumer import state as consumer_state
 from odradek.broker.coordinator.transaction import transaction_state
 from odradek.broker.handlers.api_row import ApiRow, ApiTable
 from odradek.broker.handlers.api_table import api_table
+from odradek.broker.handlers.telemetry_apis import with_telemetry
 from odradek.broker.handlers.version_history import VERSION_HISTORY
 from odradek.broker.settings import (
     AUTHORIZER,
@@ -87,7 +88,8 @@ def settings_page() -> str:
         "",
         "## Client metrics",
         "",
-        "`kafka-client-metrics` changes these, for one subscription (KIP-714).",
+        "`kafka-client-metrics` changes these, for one subscription (KIP-714); "
+        "[client_metrics.md](client_metrics.md) says what comes of it.",
         "",
         *_table(OWN_HEADER[:-1], (_topic_row(setting)[:-1] for setting in CLIENT_METRICS.values())),
         "",
@@ -109,7 +111,7 @@ def settings_page() -> str:
 
 def supported_apis_page() -> str:
     """docs/supported_apis.md."""
-    table = api_table()
+    table = with_telemetry(api_table())
     served = {row.key for row in table.rows()}
     between_brokers = [row for row in table.rows() if row.between_brokers != NEVER]
     others = [key for key in ApiKey if key not in served and _codec_versions(key) is not None]
@@ -124,7 +126,8 @@ def supported_apis_page() -> str:
         *_table(("key", "API", "served", "codec"), map(_api_row, table.client_rows())),
         "",
         "Produce and Fetch are listed from 0 because librdkafka before 2.12 disables features otherwise. Produce 0-2 "
-        "with message formats 0 and 1, and Fetch 0-3, return UNSUPPORTED_VERSION for each partition.",
+        "with message formats 0 and 1, and Fetch 0-3, return UNSUPPORTED_VERSION for each partition. "
+        "GetTelemetrySubscriptions and PushTelemetry are served and listed only with `odradek.client.metrics.enable`.",
         "",
         "## What an authorizer is asked",
         "",
@@ -132,7 +135,8 @@ def supported_apis_page() -> str:
         "the request with the resource's name, or when the question arises. *A denial*: where the response has it. "
         "Several lines of an API apply together, except that *instead* and *or else* name operations of which one is "
         "enough. "
-        "ApiVersions, SaslHandshake and SaslAuthenticate come before a login and ask nothing.",
+        "ApiVersions, SaslHandshake and SaslAuthenticate come before a login and ask nothing; "
+        "GetTelemetrySubscriptions and PushTelemetry ask nothing, as in Kafka.",
         "",
         *_table(("API", "operation", "resource", "for", "a denial"), _questions(table)),
         "",

@@ -9,6 +9,7 @@
     hand_overs.py      partitions that go from one member of a consumer group to another
     transactions.py    transactional ids
     connections.py     connections of clients
+    clients.py         clients that push metrics of their own, and what one has pushed
     settings.py        settings that differ from their defaults
     waiting.py         what waits in each purgatory; reasons.py: why; requesters.py: for whom
     wheel.py           the timing wheels

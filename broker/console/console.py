@@ -19,6 +19,7 @@ from pathlib import Path
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.turns import Turns
+from odradek.broker.console.clients import clients, series
 from odradek.broker.console.connections import connections
 from odradek.broker.console.groups import groups, members, offsets
 from odradek.broker.console.hand_overs import handovers
@@ -92,6 +93,8 @@ class Console:
             "offsets": (offsets, OF_ONE | {"search"}),
             "transactions": (transactions, PAGED),
             "connections": (connections, PAGED),
+            "clients": (clients, PAGED),
+            "series": (series, OF_ONE | {"search"}),
             "settings": (settings_of(config), PAGED),
             "waiting": (waiting, frozenset({"limit"})),
             "wheel": (wheel, frozenset()),

@@ -1,6 +1,7 @@
 """From a frame to a response.
 
     api_row.py, api_table.py    one row for each API: versions, handler, error response, limits
+    telemetry_apis.py           the rows that a broker has only if clients push metrics
     releases.py                 what the releases of Kafka served
     handlers.py                 creates every handler with the parts that it uses
     authorization.py            what a row's API asks the authorizer, before its handler
@@ -22,6 +23,7 @@ The APIs, one file for a group:
     groups        coordinators.py, groups.py, consumer_groups.py, group_admin.py, offsets.py, offset_fetch.py,
                   zookeeper_commits.py
     transactions  transactions.py, transaction_outcomes.py, add_partitions.py, producers.py
+    telemetry     telemetry.py: the clients' own metrics
     security      authenticating.py, scram.py, acls.py; unprotected.py without logins or an authorizer
     brokers       cluster_changes.py, between brokers
 

@@ -62,12 +62,17 @@ if TYPE_CHECKING:
     from odradek.broker.handlers.acls import AclHandlers
     from odradek.broker.handlers.authorized_fetch import AuthorizedFetchHandler
     from odradek.broker.handlers.authorized_produce import AuthorizedProduceHandler
+    from odradek.broker.handlers.telemetry import TelemetryHandlers
+    from odradek.broker.telemetry.client_telemetry import ClientTelemetry
 
 
 class Handlers:
     """Created once per broker. `apis` is what ApiVersions lists; `broker_listeners`: see `Dispatcher`.
-    `authorizer`: None if every client may do everything.
+    `authorizer`: None if every client may do everything. `telemetry`: None if clients push no metrics.
     """
+
+    telemetry: TelemetryHandlers
+    """Only if the table has its APIs."""
 
     def __init__(
         self,
@@ -88,6 +93,7 @@ class Handlers:
         broker_listeners: frozenset[str],
         bound: RequestBound,
         authorizer: Authorizer | None,
+        telemetry: ClientTelemetry | None,
     ) -> None:
         groups, internal_topics = coordinators.groups, coordinators.internal_topics
         spawn, turns = background.spawn, background.turns
@@ -149,6 +155,10 @@ class Handlers:
         self.alter_configs = AlterConfigsHandlers(
             cluster.configs, config, certificates, metadata.broker_id, access, turns
         )
+        if telemetry is not None:
+            from odradek.broker.handlers.telemetry import TelemetryHandlers
+
+            self.telemetry = TelemetryHandlers(telemetry, turns)
         self.sasl = _sasl_handlers(config)
         self.scram = ScramHandlers(cluster.configs)
         self.acls = _acl_handlers(cluster.acls)

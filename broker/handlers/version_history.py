@@ -100,6 +100,8 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
         0: "consumer groups whose assignments the broker makes (KIP-848)",
         1: "which protocol each member speaks (KIP-1099)",
     },
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: {0: "what a client is to push of its own metrics, and how often (KIP-714)"},
+    ApiKey.PUSH_TELEMETRY: {0: "a client's own metrics (KIP-714)"},
     ApiKey.LIST_CONFIG_RESOURCES: {
         0: "the subscriptions to client metrics (KIP-1000)",
         1: "everything that has settings, by types (KIP-1142)",

@@ -108,6 +108,8 @@ class MetadataCache:
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[int | None, Mapping[str, str]] = {}
         self._named_configs: dict[ConfigResourceType, dict[str, Mapping[str, str]]] = {}
+        self.named_config_changes = 0
+        """How often settings of groups and subscriptions have been put."""
 
     # Topics and partitions
 
@@ -248,6 +250,7 @@ class MetadataCache:
 
     def put_named_config(self, resource_type: ConfigResourceType, name: str, config: Mapping[str, str]) -> None:
         """Replaces the settings of a group or of a subscription to client metrics."""
+        self.named_config_changes += 1
         of_type = self._named_configs.setdefault(resource_type, {})
         if config:
             of_type[name] = MappingProxyType(dict(config))

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, GCCollector, Metric, PlatformCo
 from prometheus_client.exposition import generate_latest
 
 from odradek.broker.metadata_store.session_metrics import SessionMetrics
-from odradek.broker.metrics.families import COUNTER, FAMILIES, STORE_LATENCY, TOTAL, Family, Row
+from odradek.broker.metrics.families import COUNTER, FAMILIES, STORE_LATENCY, TOTAL, Family, Sample
 from odradek.broker.metrics.sources import BrokerStatus, MetricSources
 from odradek.broker.requests.request_metrics import TIME_BUCKETS, BrokerMetrics, bucket_time_ms
 from odradek.timer import Clock
@@ -49,6 +49,11 @@ class Exposition:
         if status.sources is not None:
             for family in FAMILIES:
                 yield from self._family(family, status.sources)
+            if status.sources.telemetry is not None:
+                from odradek.broker.metrics.own_of_clients import own_of_clients
+
+                for own in own_of_clients(status.sources.telemetry):
+                    yield from texts(*own)
 
     def _family(self, family: Family, sources: MetricSources) -> Iterator[bytes]:
         if family.name == TOTAL:
@@ -59,14 +64,8 @@ class Exposition:
             yield generate_latest(OneMetric(self._store_times.metric(family, times)))
             return
         name = f"{family.name}_total" if family.kind == COUNTER else family.name
-        headed = False
-        for rows in batches(family.read(sources)):
-            metric = Metric(family.name, family.documentation, family.kind)
-            for values, value in rows:
-                metric.add_sample(name, labels_of(family, values), value)
-            text = generate_latest(OneMetric(metric))
-            yield without_head(text) if headed else text
-            headed = True
+        samples = ((name, labels_of(family, values), value) for values, value in family.read(sources))
+        yield from texts(family.name, family.documentation, family.kind, samples)
 
 
 class OneMetric(CollectorRegistry):
@@ -147,7 +146,19 @@ def quantile_ms(counts: list[int], quantile: float) -> float:
     return bucket_time_ms(len(counts) - 1)
 
 
-def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def texts(name: str, documentation: str, kind: str, samples: Iterable[Sample]) -> Iterator[bytes]:
+    """Yields the lines of one metric in chunks, the first with HELP and TYPE."""
+    headed = False
+    for batch in batches(samples):
+        metric = Metric(name, documentation, kind)
+        for sample in batch:
+            metric.add_sample(*sample)
+        text = generate_latest(OneMetric(metric))
+        yield without_head(text) if headed else text
+        headed = True
+
+
+def batches(rows: Iterable[Sample]) -> Iterator[list[Sample]]:
     """Yields the rows in lists of bounded length. Without rows it yields one empty list, so that HELP and TYPE are
     still written.
     """

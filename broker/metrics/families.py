@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from odradek.broker.cleaning.log_cleaner import LogCleaner
     from odradek.broker.metrics.sources import MetricSources
     from odradek.broker.replica.partition.partition import Partition
+    from odradek.broker.telemetry.client_telemetry import ClientTelemetry
     from odradek.purgatory import DelayedOperationPurgatory
     from odradek.storage.log.log import Log
 
 COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
 Row = tuple[Sequence[str], float]
+Sample = tuple[str, dict[str, str], float]
+"""A line of the text: its name, its labels, its value."""
 Reader = Callable[["MetricSources"], Iterable[Row]]
 
 TOTAL = "kafka_network_requestmetrics_totaltimems"
@@ -192,6 +195,11 @@ def store_session(value: Callable[[SessionMetrics], float]) -> Reader:
 def store_session_states(sources: MetricSources) -> list[Row]:
     session = sources.store_session
     return [] if session is None else [((state,), state == session.state) for state in STATES]
+
+
+def of_telemetry(value: Callable[[ClientTelemetry], float]) -> Reader:
+    """Returns a reader of one row; of none if clients push no metrics."""
+    return lambda sources: [] if sources.telemetry is None else [((), value(sources.telemetry))]
 
 
 def transactional_ids(sources: MetricSources) -> list[Row]:
@@ -466,6 +474,27 @@ FAMILIES = (
     Family("kafka_server_socket_server_metrics_outgoing_byte", COUNTER,
            "Bytes sent to clients.",
            _NONE, single(lambda s: s.socket_server.counters.bytes_out)),
+    Family("kafka_server_client_metrics_instance_count", GAUGE,
+           "Clients that may push metrics of their own.",
+           _NONE, of_telemetry(lambda t: len(t.instances))),
+    Family("kafka_server_client_metrics_plugin_export", COUNTER,
+           "Pushes of clients' own metrics that were taken over.",
+           _NONE, of_telemetry(lambda t: t.counts.exports)),
+    Family("kafka_server_client_metrics_plugin_error", COUNTER,
+           "Pushes of clients' own metrics that could not be decoded.",
+           _NONE, of_telemetry(lambda t: t.counts.failed_exports)),
+    Family("kafka_server_client_metrics_throttle", COUNTER,
+           "Requests for and with clients' own metrics that came too early.",
+           _NONE, of_telemetry(lambda t: t.counts.throttled)),
+    Family("kafka_server_client_metrics_unknown_subscription_request", COUNTER,
+           "Pushes of clients' own metrics for a subscription that has changed.",
+           _NONE, of_telemetry(lambda t: t.counts.unknown_subscriptions)),
+    Family("odradek_client_series", GAUGE,
+           "Series of clients' own metrics.",
+           _NONE, of_telemetry(lambda t: t.series.size)),
+    Family("odradek_client_series_dropped", COUNTER,
+           "Values that clients have pushed beyond the bounds, or of no use.",
+           _NONE, of_telemetry(lambda t: t.series.dropped)),
     Family("odradek_connections_refused", COUNTER,
            "Connections closed on arrival: above max.connections or max.connections.per.ip.",
            _NONE, single(lambda s: s.socket_server.counters.refused)),

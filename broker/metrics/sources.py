@@ -23,13 +23,15 @@ from odradek.timer import ExpirationReaper, SystemTimer
 
 if TYPE_CHECKING:
     from odradek.broker.network.certificates import Certificates
+    from odradek.broker.telemetry.client_telemetry import ClientTelemetry
 
 
 class MetricSources(NamedTuple):
     """`late_transactions_before_ms()` returns the wall time before which no open transaction may have begun.
 
     `authentications` has those of each listener, by name. `log_cleaner` is None if log.cleaner.enable is false,
-    `store_session` if the metadata store is within this process, `certificates` if no listener has TLS.
+    `store_session` if the metadata store is within this process, `certificates` if no listener has TLS, `telemetry` if
+    clients push no metrics.
     """
 
     requests: BrokerMetrics
@@ -50,6 +52,7 @@ class MetricSources(NamedTuple):
     timer: SystemTimer
     reaper: ExpirationReaper
     log_cleaner: LogCleaner | None
+    telemetry: ClientTelemetry | None
     late_transactions_before_ms: Callable[[], int]
 
 

@@ -77,13 +77,15 @@ class SocketServer:
         client_warnings: ClientWarnings,
         tls: Mapping[str, ListenerTls] = NO_TLS,
         admit: Mapping[str, Admit] = _NOBODY,
+        ended: Callable[[ConnectionInfo], object] | None = None,
     ) -> None:
         """`drain_completions` completes the operations that the handled requests released. It is called at the end of
         every callback.
 
         `limits` may be replaced while the server runs; new limits apply from then on. `tls`: of the listeners that have
         it, by name. `admit` has, by the names of listeners with SASL, what is called with each new connection: it
-        replaces the dispatch. A listener that lacks one of them is not bound.
+        replaces the dispatch. A listener that lacks one of them is not bound. `ended` is called with each connection
+        that has ended.
         """
         self.rounds = Rounds(clock, dispatch, drain_completions, limits)
         self.run_in_thread = run_in_thread
@@ -97,6 +99,7 @@ class SocketServer:
         self.admit = admit
         self.queues: Queues[Connection] = Queues(lambda: self.limits, self._end_queued)
         self.logins: Logins[Connection] = Logins(lambda: self.limits.login_timeout_ms)
+        self._ended = ended
         self._client_warnings = client_warnings
         self._tls = tls
         self.handshakes: Handshakes | None = None
@@ -308,6 +311,8 @@ class SocketServer:
             self._by_address[host] = left
         else:
             del self._by_address[host]
+        if self._ended is not None:
+            self._ended(connection.info)
         if self._all_gone is not None and not self.connections:
             self._all_gone.set()
 

@@ -3,9 +3,9 @@ DescribeConfigs, AlterConfigs and the page docs/settings.md.
 
 1.  setting.py: a row of the table. rules.py: the rules for values. values.py: from text to values and back.
 2.  The rows that take effect, in a class per subject: server.py, network.py, log.py, replication.py,
-    coordinators.py, security.py, tls.py, zookeeper.py and odradek.py for brokers, topic.py for topics, group.py for
-    groups. Code reads each as an attribute with its type: `config.num_partitions`. The rows that no file has are in
-    replication.py.
+    coordinators.py, metrics.py, security.py, tls.py, zookeeper.py and odradek.py for brokers, topic.py for topics,
+    group.py for groups. Code reads each as an attribute with its type: `config.num_partitions`. The rows that no file
+    has are in replication.py.
 3.  without_effect.py: all other rows.
 4.  checks.py, tls_checks.py, zookeeper_checks.py, sasl_listeners.py, authorizers.py, listeners.py, connect_string.py:
     what rows must fulfil together, and texts with a form of their own.
@@ -23,6 +23,7 @@ from __future__ import annotations
 from odradek.broker.settings.coordinators import GroupsSettings, TransactionsSettings
 from odradek.broker.settings.group import OwnGroupSettings
 from odradek.broker.settings.log import CleanerSettings, LogSettings
+from odradek.broker.settings.metrics import MetricsSettings, OwnClientMetricsSettings
 from odradek.broker.settings.network import NetworkSettings
 from odradek.broker.settings.odradek import OdradekSettings
 from odradek.broker.settings.replication import DynamicOnlySettings, ReplicationSettings
@@ -44,6 +45,7 @@ class BrokerSettings(
     ReplicationSettings,
     GroupsSettings,
     TransactionsSettings,
+    MetricsSettings,
     SecuritySettings,
     TlsSettings,
     SaslSettings,
@@ -82,7 +84,7 @@ _SUBJECTS: dict[str, type[SettingValues]] = {
     "Replication": ReplicationSettings,
     "Groups": GroupsSettings,
     "Transactions": TransactionsSettings,
-    "Metrics": SettingValues,
+    "Metrics": MetricsSettings,
     "Quotas": SettingValues,
     "Security": SecuritySettings,
     "SASL": SaslSettings,
@@ -116,7 +118,7 @@ TOPIC = _by_name("Topics", TopicSettings)
 GROUP = _by_name("Settings of groups", OwnGroupSettings)
 """Settings of groups by name."""
 
-CLIENT_METRICS = _by_name("Settings of client metrics")
+CLIENT_METRICS = _by_name("Settings of client metrics", OwnClientMetricsSettings)
 """Settings of subscriptions to client metrics by name."""
 
 AUTHORIZER = _by_name("Authorizers", AuthorizerSettings)
@@ -136,6 +138,7 @@ __all__ = [
     "BrokerSettings",
     "ConfigError",
     "DynamicOnlySettings",
+    "OwnClientMetricsSettings",
     "OwnGroupSettings",
     "Setting",
     "SettingType",

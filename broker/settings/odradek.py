@@ -24,6 +24,11 @@ class OdradekSettings(SettingValues):
     odradek_as_version = Setting(STRING, None, LOW, valid=OneOf(*RELEASES),
         doc="The release of Kafka whose APIs and versions clients find, for tests with another broker; by default "
             "all that are served.")
+    odradek_client_metrics_enable = Setting(BOOLEAN, False, LOW,
+        doc="Whether clients push their own metrics (KIP-714), which /metrics and the console then show; needs the "
+            "extra `telemetry`.")
+    odradek_client_metrics_max_series = Setting(INT, 20000, LOW, valid=AtLeast(1),
+        doc="The number of series of all clients' own metrics that a broker keeps; further ones are dropped.")
     odradek_console_enable = Setting(BOOLEAN, True, LOW,
         doc="Whether the port of the metrics also serves the console: a page that shows topics, groups, connections "
             "and what waits.")

@@ -290,8 +290,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="The most detailed level of metrics that is recorded."),
         "metrics.sample.window.ms": Setting(LONG, 30000, LOW, valid=AtLeast(1),
             doc="The length of one sample of a rate."),
-        "telemetry.max.bytes": Setting(INT, 1048576, LOW, valid=AtLeast(1),
-            doc="The maximum size of metrics that a client may push."),
     },
     "Quotas": {
         "alter.log.dirs.replication.quota.window.num": Setting(INT, 11, LOW, valid=AtLeast(1),
@@ -694,14 +692,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
         "streams.task.offset.interval.ms": Setting(INT, 60000, MEDIUM, valid=AtLeast(1), internal=True,
             synonyms=(Synonym("group.streams.task.offset.interval.ms"),),
             doc="The interval at which members report the offsets of tasks."),
-    },
-    "Settings of client metrics": {
-        "interval.ms": Setting(INT, 300000, MEDIUM,
-            doc="How often the clients push the metrics."),
-        "match": Setting(LIST, [], MEDIUM, valid=Values(),
-            doc="The clients, as NAME=EXPRESSION for their ids, software, addresses and ports; all by default."),
-        "metrics": Setting(LIST, [], MEDIUM, valid=Values(),
-            doc="The beginnings of the metrics' names; `*` for all."),
     },
 }
 # fmt: on

@@ -8,6 +8,7 @@ from functools import cache
 
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.api_table import api_table
+from odradek.broker.handlers.telemetry_apis import with_telemetry
 from odradek.protocol.errors import ErrorCode
 
 MOST_SHOWN = 3
@@ -16,8 +17,8 @@ LEAST_LIKENESS = 0.5
 
 @cache
 def apis() -> Mapping[str, ApiRow]:
-    """Returns the rows of all APIs that a broker serves, by Kafka's names."""
-    return {api_name(row): row for row in api_table().rows()}
+    """Returns the rows of all APIs that a broker may serve, by Kafka's names."""
+    return {api_name(row): row for row in with_telemetry(api_table()).rows()}
 
 
 def api_name(row: ApiRow) -> str:

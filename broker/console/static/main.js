@@ -3,7 +3,7 @@
 import { element, setText, visible } from "./elements.js";
 import { ask, PATIENCE_MS, Polling } from "./polling.js";
 import { startScheme } from "./scheme.js";
-import { connections, group, groups, OverviewView, rememberOverview, settings, topic, topics, transactions } from "./views.js";
+import { client, clients, connections, group, groups, OverviewView, rememberOverview, settings, topic, topics, transactions } from "./views.js";
 import { WaitingView } from "./waiting.js";
 
 const VIEWS = [
@@ -13,9 +13,10 @@ const VIEWS = [
   ["groups", "Groups", groups],
   ["transactions", "Transactions", transactions],
   ["connections", "Connections", connections],
+  ["clients", "Clients", clients],
   ["settings", "Settings", settings],
 ];
-const OF_ONE = { topic: ["topics", topic], group: ["groups", group] };
+const OF_ONE = { topic: ["topics", topic], group: ["groups", group], client: ["clients", client] };
 
 const main = document.getElementById("main");
 const status = document.getElementById("status");

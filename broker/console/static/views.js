@@ -311,6 +311,50 @@ export const connections = (changed) => new ListView({
   ],
 }, changed);
 
+export const clients = (changed) => new ListView({
+  title: "Clients",
+  lead: "The clients that may push metrics of their own, if odradek.client.metrics.enable is set.",
+  path: "clients",
+  search: "Search client ids, instances, software",
+  columns: [
+    { title: "Client id", text: (row) => row.client_id ?? "–" },
+    { title: "Instance", text: (row) => row.name, href: (row) => link("client", row.name) },
+    { title: "Software", text: (row) => `${row.software} ${row.software_version}` },
+    { title: "Address", text: (row) => row.address, kind: "short" },
+    { title: "Says of itself", text: (row) => pairs(row.attributes) || "–" },
+    { title: "Is to push", text: (row) => row.metrics.join(", ") + (row.metrics_left_off ? ` and ${number(row.metrics_left_off)} more` : "") || "–" },
+    { title: "Every", text: (row) => duration(row.interval_ms), kind: "number" },
+    { title: "Pushed", text: (row) => (row.pushed_ms_ago === null ? "never" : `${duration(row.pushed_ms_ago)} ago`), kind: "number" },
+    { title: "Forgotten in", text: (row) => duration(row.forgotten_in_ms), kind: "number" },
+    { title: "Series", text: (row) => number(row.series), kind: "number" },
+  ],
+}, changed);
+
+export const client = (name, changed) => new ListView({
+  title: name,
+  lead: "What the client has pushed.",
+  path: "series",
+  name,
+  search: "Search metrics and labels",
+  back: { href: "#/clients", text: "Clients" },
+  key: (row) => `${row.name} ${pairs(row.labels)}`,
+  columns: [
+    { title: "Metric", text: (row) => row.name },
+    { title: "Labels", text: (row) => pairs(row.labels) || "–" },
+    { title: "Kind", text: (row) => row.kind, kind: "short" },
+    { title: "Value", text: measured, kind: "number" },
+    { title: "Over time", text: () => "", history: (row) => remember(`series ${name} ${row.name} ${pairs(row.labels)}`, row.value) },
+  ],
+}, changed);
+
+function pairs(labels) {
+  return Object.entries(labels).map(([label, value]) => `${label}=${value}`).join(", ");
+}
+
+function measured(row) {
+  return row.kind === "histogram" ? `${number(row.count)} values, sum ${row.sum ?? "–"}` : row.value ?? "–";
+}
+
 export const settings = (changed) => new ListView({
   title: "Settings",
   lead: "Broker settings that differ from their defaults. Secrets are hidden, as clients see them.",

@@ -22,7 +22,7 @@ from tests.patience import PATIENCE_S, block_until
 from tests.wire.blocking_client import Client, RawClient
 from tests.wire.frames import request_payload
 
-VIEWS = ("Overview", "Waiting", "Topics", "Groups", "Transactions", "Connections", "Settings")
+VIEWS = ("Overview", "Waiting", "Topics", "Groups", "Transactions", "Connections", "Clients", "Settings")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from odradek.broker.handlers.api_table import api_table
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import encode
 from odradek.protocol.documents import from_document
@@ -34,11 +33,11 @@ def failed_answers(*, handled: bool = False) -> Iterator[Failed]:
     """Yields the answers, encoded, without their length. `handled`: the broker handles the requests before, which it
     does not do with those that clients may not send.
     """
-    with BrokerThread() as broker:
+    with BrokerThread(odradek_client_metrics_enable=True) as broker:
         with Client(broker.bootstrap) as client:
             client.create("known")
         known = Known(topic_id=broker.broker.metadata.topic_id("known"))
-        for row in api_table().rows():
+        for row in broker.broker.api_table.rows():
             name = api_name(row)
             fault = broker.faults.add(api=name, error=CODE, handled=handled)
             is_for_clients = row.served.highest >= 0
