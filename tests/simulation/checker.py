@@ -23,6 +23,9 @@
                   producers and transactions by the book: transaction_invariants.py
     strays, expired, instances
                   what groups and the controller refuse, and offsets that expire: group_invariants.py
+    settled, refused, owners, member epochs, stale, obeyed, log owners, log epochs, targets
+                  what members of consumer groups are told, and what their coordinators write:
+                  consumer_group_invariants.py
     watches, fresh, confirmed, sessions, names, limits, heard
                   what the sessions with the metadata store promise: store_invariants.py
     compacted     a compacted log has the last record of each key: compaction_invariants.py
@@ -72,6 +75,7 @@ from tests.simulation.cluster_invariants import (
     who_joins_has_everything,
 )
 from tests.simulation.compaction_invariants import compacted_logs_keep_the_last_of_each_key, superseded_us
+from tests.simulation.consumer_group_invariants import groups_settle, stray_beats_are_refused
 from tests.simulation.derived_state_invariants import (
     cleanings_keep_what_must_stay,
     derived_state_is_that_of_the_batches,
@@ -495,8 +499,17 @@ INVARIANTS: Mapping[str, Check] = {
             "moves",
             "deletions",
             "unexpected",
+            "owners",
+            "member epochs",
+            "stale",
+            "obeyed",
+            "log owners",
+            "log epochs",
+            "targets",
         )
     },
+    "settled": groups_settle,
+    "refused": stray_beats_are_refused,
     "coordinators": coordinators_know_what_is_committed,
     "watches": watches_are_called_in_time,
     "fresh": reads_are_fresh,

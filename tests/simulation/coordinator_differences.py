@@ -17,6 +17,7 @@ from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.coordinator.transaction.shard import TransactionShard
+from tests.simulation.consumer_group_differences import consumer_groups_astray
 from tests.simulation.coordinator_ledgers import GroupLedger, Key, LoggedGroup, LoggedTransaction, TransactionLedger
 
 Difference = tuple[str, object, object]
@@ -36,6 +37,7 @@ def loaded_wrongly(shard: object, ledger: TransactionLedger | GroupLedger) -> It
         groups = {name: _logged(each) for name, each in shard.groups.items() if isinstance(each, ClassicGroup)}
         for name in sorted({*groups, *ledger.groups}):
             yield from different_groups(name, groups.get(name), ledger.groups.get(name))
+        yield from consumer_groups_astray(shard, ledger.consumers)
         yield from different_offsets(_offsets(shard), {key: each.offset for key, each in ledger.offsets.items()})
         yield from different_open_commits(
             _open_offsets(shard),

@@ -10,22 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.coordinator.runtime.led_partition import LedPartition
 from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.consumer_group_differences import consumer_groups_astray
+from tests.simulation.consumer_group_ledger import Lasting
 from tests.simulation.coordinator_differences import (
     Difference,
     groups_astray,
     loaded_wrongly,
     transactions_astray,
 )
-from tests.simulation.coordinator_ledgers import GroupLedger, LoggedTransaction, TransactionLedger, batches_from
+from tests.simulation.coordinator_ledgers import (
+    Content,
+    GroupLedger,
+    LoggedTransaction,
+    TransactionLedger,
+    batches_from,
+)
 from tests.simulation.history import History
 from tests.simulation.machine import Machine
+from tests.simulation.missteps import Misstep
 from tests.simulation.transaction_history import Differs, Logged
+
+LASTING = ("orders", "payments", "clicks")
+"""Topics that stay as they were created."""
 
 
 class _Read(NamedTuple):
@@ -123,11 +136,27 @@ class CoordinatorLogs:
             next_offset = offset + 1
             self._history.note(logged)
 
+        if isinstance(ledger, GroupLedger):
+            ledger.consumers.lasting = self._lasting_topics(name)
+        is_whole, end_offset = True, next_offset
         if high_watermark > next_offset:
             for batch in batches_from(partition.log, next_offset, high_watermark):
+                is_whole = is_whole and batch.header.base_offset == end_offset and _is_whole(batch)
                 ledger.take(batch, note)
-                next_offset = batch.header.last_offset + 1
+                next_offset = end_offset = batch.header.last_offset + 1
+        if isinstance(ledger, GroupLedger):
+            for finding in ledger.consumers.found if is_whole else ():
+                self._history.note(Misstep(process=name, finding=finding))
+            ledger.consumers.found.clear()
         self._read[key] = _Read(ledger, next_offset, partition.leader_epoch)
+
+    def _lasting_topics(self, name: str) -> dict[str, Lasting]:
+        """Those that a broker knows."""
+        broker = next(each.running for each in self._machines.values() if each.name == name)
+        known = {} if broker is None else broker.metadata.topics
+        return {
+            topic: Lasting(known[topic].topic_id, len(known[topic].partitions)) for topic in LASTING if topic in known
+        }
 
     def _compare(self, name: str, broker: Broker, partition: Partition) -> None:
         key = partition.topic_partition
@@ -143,6 +172,19 @@ class CoordinatorLogs:
             if shard.partition == key.partition:
                 for what, in_memory, in_log in differences(shard, ledger):
                     self._note(name, key, what, in_memory, in_log, was_loaded=False)
+                if isinstance(ledger, GroupLedger):
+                    self._compare_consumer_groups(name, partition, shard)
+
+    def _compare_consumer_groups(self, name: str, partition: Partition, shard: GroupShard) -> None:
+        """Their records are applied when they are appended."""
+        key = partition.topic_partition
+        ledger, next_offset, _ = self._known(key)
+        assert isinstance(ledger, GroupLedger)
+        branch = ledger.branch()
+        for batch in batches_from(partition.log, next_offset, partition.log.state.log_end_offset):
+            branch.take(batch)
+        for what, in_memory, in_log in consumer_groups_astray(shard, branch.consumers):
+            self._note(name, key, what, in_memory, in_log, was_loaded=False)
 
     def _note(
         self, name: str, key: TopicPartition, what: str, in_memory: object, in_log: object, *, was_loaded: bool
@@ -159,3 +201,9 @@ class CoordinatorLogs:
                     was_loaded=was_loaded,
                 )
             )
+
+
+def _is_whole(batch: Content) -> bool:
+    """Whether no cleaner has removed records of a batch, which others may replace."""
+    header = batch.header
+    return header.record_count == header.last_offset - header.base_offset + 1

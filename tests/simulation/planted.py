@@ -52,6 +52,7 @@ from odradek.storage.producers import producer_state
 from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 from odradek.storage.segment.segment import LogSegment
 from tests.simulation.planted_in_access import ACCESS_BUGS
+from tests.simulation.planted_in_consumer_groups import CONSUMER_GROUP_BUGS
 from tests.simulation.planted_in_controllers import CONTROLLER_BUGS
 from tests.simulation.planted_in_groups import GROUP_BUGS
 from tests.simulation.planted_in_logins import LOGIN_BUGS
@@ -344,6 +345,7 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     **ACCESS_BUGS,
     **TRANSACTION_BUGS,
     **GROUP_BUGS,
+    **CONSUMER_GROUP_BUGS,
     **LOG_BUGS,
 }
 """How to plant each bug."""

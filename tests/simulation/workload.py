@@ -20,6 +20,8 @@
     doomed topics topics that are deleted while groups and transactions use them
     brief-offsets a client whose commits expire
     held-offsets  a client whose commits do not expire while a transaction has new ones
+    keen, matching, migrants
+                  groups of KIP-848, and one whose members change their protocol (consumer_groups.py)
     guests        clients whose access changes, and who changes it (guests.py)
 
 Every client is a node with a host of its own: it can be cut off from a broker as any other host.
@@ -53,6 +55,7 @@ from tests.simulation.client.acls import give_rights
 from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
+from tests.simulation.client.consumer_member import ConsumerMember
 from tests.simulation.client.late_producer import LateProducer
 from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
@@ -63,6 +66,25 @@ from tests.simulation.client.stray_broker import StrayBroker
 from tests.simulation.client.topics import TopicAdmin
 from tests.simulation.client.transactions import TransactionalProducer
 from tests.simulation.compaction_invariants import key_of
+from tests.simulation.consumer_group_invariants import unsettled
+from tests.simulation.consumer_groups import (
+    CONSUMER_GROUPS,
+    DYNAMIC,
+    GROUP_HOSTS,
+    KEEN,
+    MATCHERS,
+    MATCHING,
+    MIGRANT_HOSTS,
+    MIGRANTS,
+    STATIC,
+    DynamicMembers,
+    Era,
+    Host,
+    MatchingMembers,
+    MigratingMembers,
+    StaticMembers,
+    Surroundings,
+)
 from tests.simulation.deserters import Deserters
 from tests.simulation.doomed_topics import DOOMED, DOOMED_GROUP, DoomedProducer, DoomedTopics
 from tests.simulation.expulsions import Expulsions
@@ -72,6 +94,7 @@ from tests.simulation.held_offsets import HELD_GROUP, HELD_TIMEOUT_MS, HOLDER, H
 from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
+from tests.simulation.memberships import Memberships, shard_of
 from tests.simulation.newcomers import Newcomers
 from tests.simulation.one_offs import ONE_OFF_IDS, ONE_OFFS_GROUP, OneOffs
 from tests.simulation.passing_members import PASSING_GROUPS, PassingMembers
@@ -82,6 +105,7 @@ from tests.simulation.segments import LARGEST_BATCH_FACTOR
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
 from tests.simulation.stragglers import STRAGGLERS, Stragglers
+from tests.simulation.stray_consumers import StrayConsumers
 from tests.simulation.strays import STRAYS, Strays
 from tests.simulation.upkeep import DiskMover, SettingsKeeper
 
@@ -97,6 +121,7 @@ CLICKS_PARTITIONS, CLICKS_REPLICAS = 3, 2
 GROUP, STATICS, COPIES = "g", "s", "copies"
 SEND_EVERY_S = 0.12
 TRANSACT_EVERY_S = 0.25
+STRAY_CONSUMERS = "stray-consumers"
 LATE_LEADER, STRAY_BROKER = "late-leader", "stray-broker"
 STORE_CLIENTS = ("store-client-1", "store-client-2")
 MEMBER_STOPS_EVERY_S, MEMBER_IS_STOPPED_S = (6.0, 14.0), (4.5, 6.5)
@@ -160,6 +185,8 @@ class Workload:
         "settings-keeper",
         "disk-mover",
         "record-deleter",
+        *GROUP_HOSTS,
+        STRAY_CONSUMERS,
         *STORE_CLIENTS,
         LATE_LEADER,
         STRAY_BROKER,
@@ -196,6 +223,13 @@ class Workload:
         self._clients: list[Client] = []
         self._members: dict[str, Node] = {}
         self._belonging: dict[str, Member] = {}
+        self._group_hosts: dict[str, list[Host]] = {}
+        self.memberships = {
+            group: Memberships(
+                world.history, group, lambda: world.loop.now_us, partial(shard_of, world.machines, group)
+            )
+            for group in CONSUMER_GROUPS
+        }
         for number, name in enumerate(self.hosts, 1):
             world.network.add_host(name, f"10.0.1.{number}")
         if world.security is not None:
@@ -248,6 +282,7 @@ class Workload:
                 HELD_GROUP,
                 ONE_OFFS_GROUP,
                 *PASSING_GROUPS,
+                *CONSUMER_GROUPS,
             ],
             transactional_ids=self.transactional_ids,
         )
@@ -281,6 +316,7 @@ class Workload:
         self._start_client("expulsions", self._expulsions(statics))
         members = list(self._members.values())
         self._applications.append(self._world.loop.create_task(self._stop_now_and_then(members, "stopped members")))
+        self._start_consumer_groups()
         self._start_administrators()
         if self._world.store_links is not None:
             self._start_store_clients(self._world.store_links)
@@ -288,6 +324,35 @@ class Workload:
             self._start_intruders(self._world.security)
         if self._world.access is not None:
             self._start_guests(self._world.access)
+
+    def _start_consumer_groups(self) -> None:
+        around = Surroundings(self._world.history, self._cluster, self._random, self.memberships.__getitem__)
+        era = Era(self._random("era of the migrants"), self._ending)
+        self._applications.append(self._world.loop.create_task(era.run()))
+        self._clients.append(era)
+        clients: dict[str, Host] = {
+            **{name: DynamicMembers(around, self._ending, name=name, topic=ORDERS) for name in DYNAMIC},
+            **{name: StaticMembers(around, self._ending, name=name, topic=ORDERS) for name in STATIC},
+            **{name: MatchingMembers(around, self._ending, name=name, topics=[PAYMENTS, CLICKS]) for name in MATCHERS},
+            **{
+                name: MigratingMembers(around, self._ending, name=name, topic=ORDERS, era=era) for name in MIGRANT_HOSTS
+            },
+        }
+        self._group_hosts = {
+            KEEN: [clients[name] for name in (*DYNAMIC, *STATIC)],
+            MATCHING: [clients[name] for name in MATCHERS],
+            MIGRANTS: [clients[name] for name in MIGRANT_HOSTS],
+        }
+        name = STRAY_CONSUMERS
+        strays = StrayConsumers(
+            self._cluster(name), self._world.history, self._random(name), self._keen_members, name=name, group=KEEN
+        )
+        self._start_client(name, strays)
+        nodes = [self._start_client(name, client) for name, client in clients.items()]
+        self._applications.append(self._world.loop.create_task(self._stop_now_and_then(nodes, "stopped consumers")))
+
+    def _keen_members(self) -> list[ConsumerMember]:
+        return [host.current for host in self._group_hosts[KEEN] if isinstance(host.current, ConsumerMember)]
 
     def _start_guests(self, access: Access) -> None:
         world, source = self._world, self._random(KEEPER)
@@ -365,6 +430,16 @@ class Workload:
         node = self._node("admin", number=2)
         await self._start(node, self._ask_for_offsets())
 
+    def unsettled(self) -> list[str]:
+        """What is not as it must be in the groups of `consumer_groups.py`, whose members stay until the end."""
+        return [
+            wrong
+            for group, hosts in self._group_hosts.items()
+            for wrong in unsettled(
+                self._world.machines, self.memberships[group], [each.current for each in hosts if each.current]
+            )
+        ]
+
     def unread(self, ends: Mapping[TopicPartition, int]) -> list[Unread]:
         """What consumers have not read."""
         return [
@@ -376,7 +451,12 @@ class Workload:
 
     async def _ask_for_offsets(self) -> None:
         cluster = self._cluster("admin")
-        for group, partitions in ((GROUP, self.partitions), (COPIES, self.partitions)):
+        for group, partitions in (
+            (GROUP, self.partitions),
+            (COPIES, self.partitions),
+            (KEEN, self.partitions),
+            (MIGRANTS, self.partitions),
+        ):
             asked = self._world.history.begin(Request(process="admin", what=f"ask for the last offsets of {group}"))
             for _ in range(100):
                 if await committed_offsets(cluster, self._world.history, "admin", group, partitions) is not None:
@@ -695,9 +775,11 @@ class Workload:
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
-    def _start_client(self, name: str, client: Client) -> None:
+    def _start_client(self, name: str, client: Client) -> Node:
         self._clients.append(client)
-        self._applications.append(self._start(self._node(name), client.run()))
+        node = self._node(name)
+        self._applications.append(self._start(node, client.run()))
+        return node
 
     def _node(self, name: str, number: int = 1) -> Node:
         node = Node(name, number)

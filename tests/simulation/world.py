@@ -30,6 +30,7 @@ from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.login import Login
 from tests.simulation.client.requests import elect_leaders
 from tests.simulation.client.wire import NotSent, Unanswered
+from tests.simulation.consumer_groups import SETTINGS as GROUP_SETTINGS
 from tests.simulation.disk import ThreadTimes
 from tests.simulation.examination import examine
 from tests.simulation.faults import KINDS, Fault, schedule
@@ -70,6 +71,7 @@ HEALED_BY_TIME = {"replicas", "convergence", "topics", "reassignments", "answere
     "removed",
     "compacted",
     "known",
+    "settled",
 }
 """Invariants that hold some time after the last fault. While they hold, nothing changes that could heal another one."""
 INCURABLE_LOOKS = 3
@@ -237,6 +239,7 @@ class World:
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "log.segment.bytes": "65536",
+            **GROUP_SETTINGS,
         }
         if self.scale.brokers > 2:
             settings |= {"transaction.state.log.min.isr": "2", "min.insync.replicas": "2"}
@@ -338,6 +341,7 @@ class World:
                     running = {number: machine.running for number, machine in self.machines.items()}
                     final.access = {each: access_known_to(broker) for each, broker in running.items() if broker}
             final.unread = self.workload.unread({key: log.high_watermark for key, log in final.logs.items()})
+            final.unsettled = self.workload.unsettled()
             final.messages_per_second = (self.network.messages - messages) / QUIET_S
             violations = check(self.history, final)
             is_healing = any(violation.invariant in HEALED_BY_TIME for violation in violations)
