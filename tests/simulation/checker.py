@@ -14,6 +14,8 @@
     atomic        of a transaction, consumers with read_committed get all records or none, as its end was answered
     offsets       a committed offset is never lost, and no offset appears that was not committed
     ended         in each partition a marker ends a transaction before its producer's next one: marker_invariants.py
+    former epochs no record comes behind a marker of a later epoch: marker_invariants.py
+    raised        the end of a transaction of version 2 gives the producer the next epoch, and again if it asks again
     groups        every record below the committed offset of a group was read by one of its members
     replicas, sound, states, in sync, coordinators, convergence
                   what replicas, coordinators and the cluster have, at all times and in the end: cluster_invariants.py
@@ -101,7 +103,7 @@ from tests.simulation.login_invariants import (
     who_has_no_rights_is_denied,
     who_has_rights_is_admitted,
 )
-from tests.simulation.marker_invariants import markers_end_transactions
+from tests.simulation.marker_invariants import markers_end_transactions, records_of_former_epochs_are_refused
 from tests.simulation.missteps import no_missteps
 from tests.simulation.retention_invariants import (
     only_what_may_go_is_deleted,
@@ -475,6 +477,7 @@ INVARIANTS: Mapping[str, Check] = {
     "one leader": an_epoch_has_one_leader,
     "atomic": transactions_are_atomic,
     "ended": markers_end_transactions,
+    "former epochs": records_of_former_epochs_are_refused,
     "offsets": committed_offsets_are_kept,
     "groups": groups_skip_nothing,
     "fenced": earlier_producers_are_fenced,
@@ -499,6 +502,7 @@ INVARIANTS: Mapping[str, Check] = {
             "moves",
             "deletions",
             "unexpected",
+            "raised",
             "owners",
             "member epochs",
             "stale",

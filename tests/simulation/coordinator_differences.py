@@ -96,6 +96,8 @@ def different_transactions(
         yield f"the state of transactional id {name}", found.state.label, logged.state.label
     elif found.partitions != logged.partitions:
         yield f"the partitions of transactional id {name}", sorted(found.partitions), sorted(logged.partitions)
+    elif found.client_version != logged.client_version:
+        yield f"the version of transactional id {name}", found.client_version, logged.client_version
     else:
         yield f"the producer of transactional id {name}", found[1:4], logged[1:4]
 
@@ -142,7 +144,12 @@ def different_open_commits(
 def _transactions(shard: TransactionShard) -> dict[str, LoggedTransaction]:
     return {
         name: LoggedTransaction(
-            each.state, each.producer_id, each.producer_epoch, each.timeout_ms, frozenset(each.partitions)
+            each.state,
+            each.producer_id,
+            each.producer_epoch,
+            each.timeout_ms,
+            frozenset(each.partitions),
+            each.client_version,
         )
         for name, each in shard.transactions.items()
     }

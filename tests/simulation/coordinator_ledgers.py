@@ -59,6 +59,7 @@ class LoggedTransaction(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     partitions: frozenset[TopicPartition]
+    client_version: int = 0
 
 
 class TransactionLedger:
@@ -87,6 +88,7 @@ class TransactionLedger:
                         for topic in value.transaction_partitions or ()
                         for number in topic.partition_ids
                     ),
+                    value.client_transaction_version,
                 )
             self.recent.setdefault(transactional_id, deque(maxlen=RECENT)).append(found)
             note(record.offset, transactional_id, found)

@@ -131,6 +131,7 @@ class CoordinatorLogs:
                 state=None if found is None else found.state,
                 producer_id=-1 if found is None else found.producer_id,
                 producer_epoch=-1 if found is None else found.producer_epoch,
+                client_version=0 if found is None else found.client_version,
                 skips=offset > next_offset,
             )
             next_offset = offset + 1

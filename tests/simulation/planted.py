@@ -57,6 +57,7 @@ from tests.simulation.planted_in_controllers import CONTROLLER_BUGS
 from tests.simulation.planted_in_groups import GROUP_BUGS
 from tests.simulation.planted_in_logins import LOGIN_BUGS
 from tests.simulation.planted_in_logs import LOG_BUGS
+from tests.simulation.planted_in_newer_transactions import NEWER_TRANSACTION_BUGS
 from tests.simulation.planted_in_replicas import REPLICA_BUGS
 from tests.simulation.planted_in_sessions import SESSION_BUGS, Replace
 from tests.simulation.planted_in_transactions import TRANSACTION_BUGS
@@ -344,6 +345,7 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     **LOGIN_BUGS,
     **ACCESS_BUGS,
     **TRANSACTION_BUGS,
+    **NEWER_TRANSACTION_BUGS,
     **GROUP_BUGS,
     **CONSUMER_GROUP_BUGS,
     **LOG_BUGS,

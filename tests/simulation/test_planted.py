@@ -20,6 +20,7 @@ from tests.simulation.planted_in_controllers import CONTROLLER_BUGS
 from tests.simulation.planted_in_groups import GROUP_BUGS
 from tests.simulation.planted_in_logins import LOGIN_BUGS
 from tests.simulation.planted_in_logs import LOG_BUGS
+from tests.simulation.planted_in_newer_transactions import NEWER_TRANSACTION_BUGS
 from tests.simulation.planted_in_replicas import REPLICA_BUGS
 from tests.simulation.planted_in_transactions import TRANSACTION_BUGS
 
@@ -102,6 +103,12 @@ FOUND_FROM = {
     "partitions are added in memory alone": 2,
     "a replaced producer may end the transaction": 1,
     "completions are not loaded": 1,
+    "the end of a transaction keeps its epoch": 1,
+    "records are accepted in any epoch": 1,
+    "the end of a transaction is not given again": 1,
+    "an epoch may begin in the midst": 1,
+    "nothing can be committed": 1,
+    "the version of a transaction is not loaded": 1,
     "SyncGroup is accepted in any generation": 1,
     "offsets expire too early": 2,
     "offsets do not expire": 1,
@@ -174,6 +181,12 @@ FOUND_BY = {
     "partitions are added in memory alone": "the partitions of transactional id",
     "a replaced producer may end the transaction": "was accepted under",
     "completions are not loaded": "the state of transactional id",
+    "the end of a transaction keeps its epoch": "has not raised the epoch",
+    "records are accepted in any epoch": "behind a marker of epoch",
+    "the end of a transaction is not given again": "was refused again",
+    "an epoch may begin in the midst": "begin in the midst",
+    "nothing can be committed": "commit nothing",
+    "the version of a transaction is not loaded": "the version of transactional id",
     "SyncGroup is accepted in any generation": "was not turned away",
     "offsets expire too early": "has expired too early",
     "offsets do not expire": "has not expired",
@@ -224,6 +237,7 @@ FOUND_BY = {
 }
 """What the checker says of each bug that concerns one part of the brokers; `|`: or."""
 OF_ONE_PART = {
+    *NEWER_TRANSACTION_BUGS,
     *CONSUMER_GROUP_BUGS,
     *ACCESS_BUGS,
     *CONTROLLER_BUGS,

@@ -17,6 +17,7 @@ compression       Batches of the group coordinator, and of the keyed producer, a
 purges            Requests that wait are removed from the lists of what they wait for soon after they are answered
 nothing kept      What is committed of the topic `clicks` is deleted at once. A replica that leads uncleanly may end
                   before all others begin
+feature changes   The levels of features are lowered and raised while groups and transactions are at work
 compaction lags   Young records are not compacted, or old ones must be
 
 What is drawn here comes from a source of its own, as in security.py.
@@ -42,6 +43,7 @@ FEW_KEYS = {"log.cleaner.dedupe.buffer.size": "2097152", "log.cleaner.io.buffer.
 """About eight."""
 MOVED_BYTES_PER_S = (30_000, 100_000)
 CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY)
+FEATURE_CHANGES = 0.25
 KEEPS_NOTHING = {"retention.bytes": "0"}
 LAGS: tuple[dict[str, str], ...] = (
     {},
@@ -52,12 +54,13 @@ LAGS: tuple[dict[str, str], ...] = (
 
 class UnusualSettings(NamedTuple):
     """`brokers`: settings of all brokers. `balances`: of the compacted topic. `codec`: of the batches of the producer
-    that writes to it. `clicks`: of the topic that may be led uncleanly."""
+    that writes to it. `clicks`: of the topic that may be led uncleanly. `changes_features`: see feature_changes.py."""
 
     brokers: dict[str, str]
     balances: dict[str, str]
     codec: int
     clicks: dict[str, str]
+    changes_features: bool
 
 
 def unusual_settings_of(seed: int) -> UnusualSettings:
@@ -85,4 +88,5 @@ def unusual_settings_of(seed: int) -> UnusualSettings:
         brokers |= FEW_KEYS
     brokers["offsets.topic.compression.codec"] = str(source.choice(CODECS))
     lag, codec = source.choice(LAGS), source.choice(CODECS)
-    return UnusualSettings(brokers, lag, codec, KEEPS_NOTHING if source.random() < 0.3 else {})
+    clicks = KEEPS_NOTHING if source.random() < 0.3 else {}
+    return UnusualSettings(brokers, lag, codec, clicks, source.random() < FEATURE_CHANGES)

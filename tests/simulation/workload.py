@@ -59,6 +59,7 @@ from tests.simulation.client.consumer_member import ConsumerMember
 from tests.simulation.client.late_producer import LateProducer
 from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
+from tests.simulation.client.newer_transactions import NewerLateProducer, NewerProducer
 from tests.simulation.client.offsets_producer import OffsetsProducer
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.store import StoreClient
@@ -88,6 +89,7 @@ from tests.simulation.consumer_groups import (
 from tests.simulation.deserters import Deserters
 from tests.simulation.doomed_topics import DOOMED, DOOMED_GROUP, DoomedProducer, DoomedTopics
 from tests.simulation.expulsions import Expulsions
+from tests.simulation.feature_changes import FEATURE_KEEPER, FeatureKeeper
 from tests.simulation.final_state import Unread
 from tests.simulation.guests import AccessKeeper, Guest, Visitor
 from tests.simulation.held_offsets import HELD_GROUP, HELD_TIMEOUT_MS, HOLDER, HeldOffsets
@@ -96,6 +98,7 @@ from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
 from tests.simulation.memberships import Memberships, shard_of
 from tests.simulation.newcomers import Newcomers
+from tests.simulation.newer_stragglers import NEWER_STRAGGLERS, NewerStragglers
 from tests.simulation.one_offs import ONE_OFF_IDS, ONE_OFFS_GROUP, OneOffs
 from tests.simulation.passing_members import PASSING_GROUPS, PassingMembers
 from tests.simulation.retention import READINGS, READINGS_PARTITIONS, RecordDeleter, readings_settings
@@ -174,6 +177,8 @@ class Workload:
         "one-offs",
         "passing-members",
         "held-offsets",
+        "newer-stragglers",
+        "transactional-3",
         "reader-1",
         "reader-2",
         "readings-reader",
@@ -187,6 +192,7 @@ class Workload:
         "record-deleter",
         *GROUP_HOSTS,
         STRAY_CONSUMERS,
+        FEATURE_KEEPER,
         *STORE_CLIENTS,
         LATE_LEADER,
         STRAY_BROKER,
@@ -209,7 +215,8 @@ class Workload:
             *ONE_OFF_IDS,
             STRAYS,
             HOLDER,
-            *map(_transactional_id, ("transactional-1", "transactional-2")),
+            NEWER_STRAGGLERS,
+            *map(_transactional_id, ("transactional-1", "transactional-2", "transactional-3")),
         ]
         self._transactions = 0
         self._rivals: Rivals | None = None
@@ -300,7 +307,8 @@ class Workload:
         self._start_producer("leader-1", self.partitions, is_idempotent=False, max_in_flight=1, acks=1)
         self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1, most_batches=3)
         for name in ("transactional-1", "transactional-2"):
-            self._start_transactions(name)
+            self._start_transactions(name, TransactionalProducer)
+        self._start_transactions("transactional-3", NewerProducer)
         self._start_rivals("rivals")
         self._start_trespassers()
         everywhere = [*self.partitions, *self.payments, *self.parcels, *self.balances]
@@ -524,10 +532,8 @@ class Workload:
         """How many transactions have ended."""
         return self._transactions + (0 if self._rivals is None else self._rivals.transactions)
 
-    def _start_transactions(self, name: str) -> None:
-        producer = TransactionalProducer(
-            self._cluster(name), self._world.history, name=name, transactional_id=_transactional_id(name)
-        )
+    def _start_transactions(self, name: str, kind: type[TransactionalProducer]) -> None:
+        producer = kind(self._cluster(name), self._world.history, name=name, transactional_id=_transactional_id(name))
         self.producers.append(producer)
         node = self._node(name)
         self._start(node, producer.run())
@@ -535,7 +541,7 @@ class Workload:
 
     async def _transact(self, producer: TransactionalProducer, source: Random) -> None:
         texts = _texts(producer.name)
-        share = self.partitions[self.transactions_share(producer.name) :: 2]
+        share = self.partitions[self.transactions_share(producer.name) :: 3]
         offsets = dict.fromkeys(share, 0)
         while not self._is_ending:
             await asyncio.sleep(source.expovariate(1 / TRANSACT_EVERY_S))
@@ -550,8 +556,11 @@ class Workload:
             self._transactions += 1
 
     def _start_rivals(self, name: str) -> None:
+        kinds = self._random("kinds of the rivals")
+
         def new_producer(name: str) -> TransactionalProducer:
-            return TransactionalProducer(self._cluster(name), self._world.history, name=name, transactional_id=RIVALS)
+            kind = kinds.choice([TransactionalProducer, NewerProducer])
+            return kind(self._cluster(name), self._world.history, name=name, transactional_id=RIVALS)
 
         rivals = self._rivals = Rivals(
             new_producer, _texts, self._random(name), self._ending, name=name, partitions=self.payments
@@ -613,6 +622,17 @@ class Workload:
             name="passing-members",
             kept=self.payments[0],
             other=self.partitions[0],
+        )
+        trespassers["newer-stragglers"] = NewerStragglers(
+            lambda name: NewerLateProducer(
+                cluster("newer-stragglers"), history, name=name, transactional_id=NEWER_STRAGGLERS
+            ),
+            _texts,
+            source("newer-stragglers"),
+            name="newer-stragglers",
+            partitions=self.payments,
+            group=COPIES,
+            offset=self.partitions[0],
         )
         trespassers["held-offsets"] = HeldOffsets(
             cluster("held-offsets"),
@@ -750,6 +770,7 @@ class Workload:
             "disk-mover",
             "record-deleter",
             *(["replica-mover"] if self.parcels else []),
+            *([FEATURE_KEEPER] if self._world.unusual.changes_features else []),
         ]
         for name in names:
             source = self._random(name)
@@ -768,6 +789,8 @@ class Workload:
             movable = [*self.partitions, *self.payments, *self.balances, *self.readings, *self.clicks]
             self.disk_mover = DiskMover(office, partitions=movable, brokers=brokers)
             return self.disk_mover
+        if name == FEATURE_KEEPER:
+            return FeatureKeeper(office)
         if name == "record-deleter":
             return RecordDeleter(office, partitions=self.readings[:1])
         self.replica_mover = ReplicaMover(office, partitions=self.parcels, brokers=brokers)

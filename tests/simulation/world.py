@@ -34,6 +34,7 @@ from tests.simulation.consumer_groups import SETTINGS as GROUP_SETTINGS
 from tests.simulation.disk import ThreadTimes
 from tests.simulation.examination import examine
 from tests.simulation.faults import KINDS, Fault, schedule
+from tests.simulation.feature_changes import FEATURE_KEEPER
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import Commit, History, Operation, Outcome, Send, Wrong
 from tests.simulation.intruders import INTRUDERS
@@ -81,7 +82,16 @@ LONGEST_WARNING_S = 0.03
 LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
 IN_FLIGHT = (Send, Commit)
-WHO_ADMINISTER = ("admin", "topic-keeper", "replica-mover", "settings-keeper", "disk-mover", "record-deleter", OPERATOR)
+WHO_ADMINISTER = (
+    "admin",
+    "topic-keeper",
+    "replica-mover",
+    "settings-keeper",
+    "disk-mover",
+    "record-deleter",
+    FEATURE_KEEPER,
+    OPERATOR,
+)
 """The clients that are administrators if there is security. The others are of the user CLIENTS."""
 
 
