@@ -3,7 +3,7 @@
     /config/groups/ID    /config/client-metrics/NAME
 
 (A) Every broker has all of them in memory: `dynamic_configs.py` reads them at the start, and again when a notice names
-    one. Settings that cannot be read are logged, and are none.
+    one. Settings that cannot be read are logged, and the defaults apply.
 (B) The name of an entry is that of the resource as entity_names.py writes it. An entry without settings is removed.
     The folders are made with their first entry, so that a node leaves what Kafka leaves.
 

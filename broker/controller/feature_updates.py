@@ -7,7 +7,7 @@
         were any features, which has never been changed: it gets the first levels, as there is nobody who lacks them.
     (C) Each controller brings the entry into the form of its inter.broker.protocol.version. Features that others have
         finalized are kept, also those that are not known here.
-    (D) A broker that does not support a finalized feature is none (broker_changes.py).
+    (D) A broker that does not support a finalized feature is not used (broker_changes.py).
 
 Source: Kafka's `KafkaController` (`enableFeatureVersioning`, `processFeatureUpdates`).
 """

@@ -4,7 +4,8 @@ Groups and partitions without a committed offset are answered with offset -1 and
 a partition with a pending transactional commit is answered with UNSTABLE_OFFSET_COMMIT.
 
 From version 9 on a member of a consumer group names itself and its epoch (KIP-848). From version 10 on topics are named
-by their ids: a topic that does not exist has UNKNOWN_TOPIC_ID, and an offset of another topic of the same name is none.
+by their ids: a topic that does not exist has UNKNOWN_TOPIC_ID, and an offset of another topic of the same name does not
+count.
 
 Version 0 reads offsets of its own, see offsets/zookeeper.py. A partition without one returns
 UNKNOWN_TOPIC_OR_PARTITION.

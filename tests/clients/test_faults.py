@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.clients.program_clients import run
+from tests.protocol.vector_files import table
 from tests.testing.faults.failed_answers import CODE, CORRELATION_ID, failed_answers
 
 
@@ -42,11 +43,21 @@ def controlled(tmp_path: Path) -> Iterator[Control]:
 
 
 @pytest.mark.timeout(300)
-def test_kafka_s_parser_finds_the_code_in_every_version_of_every_api(java_programs: list[str]) -> None:
+def test_kafka_s_parser_finds_the_code_in_every_version_of_every_api(
+    java_programs: list[str], newest_java_programs: list[str]
+) -> None:
+    """The parser of 4.4 reads what that of 3.9 does not know yet."""
     answers = list(failed_answers())
     lines = "".join(f"{each.key} {each.version} {CORRELATION_ID} {each.frame.hex()}\n" for each in answers)
-    read = run([*java_programs, "odradek.Parser"], lines.encode()).decode().splitlines()
-    assert len(read) == len(answers)
+    older, newer = (
+        run([*programs, "odradek.Parser"], lines.encode()).decode().splitlines()
+        for programs in (java_programs, newest_java_programs)
+    )
+    highest = {api["key"]: api["maxVersion"] for api in table("apis.json")}
+    read = [
+        old if each.version <= highest.get(each.key, -1) else new
+        for each, old, new in zip(answers, older, newer, strict=True)
+    ]
     found = [{word.split("=")[0] for word in line.split(" ")[2:]} for line in read]
     assert [line for line, names in zip(read, found, strict=True) if names - {"NONE"} != {CODE}] == []
 

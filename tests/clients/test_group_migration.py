@@ -140,7 +140,7 @@ def test_a_rolling_change_loses_nothing_and_reads_nothing_twice(strategy: str, d
                 broker.close()
                 broker = start_broker(tmp_path / "data", SETTINGS, port=port)
             if number in (0, READERS // 2, READERS - 1):
-                found = description(admin)
+                found = description(bootstrap)
                 kinds.append((found.type.name, len(found.members)))
     produced = load.end()
     until(lambda: len(read(everybody)), lambda count: count >= produced, f"{produced} records")

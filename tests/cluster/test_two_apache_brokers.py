@@ -35,6 +35,7 @@ SETTINGS = {
     **OF_THE_CLUSTER,
     "zookeeper.session.timeout.ms": "4000",
     "replica.lag.time.max.ms": "1500",
+    "log.message.timestamp.after.max.ms": "9223372036854775807",
 }
 OFFSETS, STATES = "__consumer_offsets", "__transaction_state"
 LOST, KEPT = 10, 4

@@ -97,11 +97,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_control: list[str]) ->
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An Odradek broker with only the same settings; yields its address."""
+    """An Odradek broker with the same settings, and with the levels of features that Kafka 3.9 has; yields its address."""
     directory = tmp_path_factory.mktemp("ours")
     port = free_port()
     address = f"PLAINTEXT://127.0.0.1:{port}"
     settings = {**SETTINGS, "listeners": address, "advertised.listeners": address, "log.dirs": str(directory / "data")}
+    settings["odradek.initial.features"] = "group.version=0,transaction.version=0"
     file = directory / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     with spawned_broker(directory / "data", port=port, config=file) as broker:

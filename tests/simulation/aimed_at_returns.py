@@ -12,14 +12,14 @@ See aimed_faults.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.broker.metadata_store import znodes
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.administration import BRIEF, OPERATOR, PARCELS
 from tests.simulation.aimed_at_controllers import before_next, is_moving
-from tests.simulation.aimed_faults import PATIENCE_S, id_of, links_of, other_than
+from tests.simulation.aimed_faults import PATIENCE_S, id_of, links_of, other_than, until
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.log_dirs import DiskAdmin
 from tests.simulation.client.reassignments import ReplicaAdmin
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SETTLES_S = 0.5
-LOOK_S = 0.005
-LOOKS = 1000
+LOOK_S, LOOKS_FOR_S = 0.005, 5.0
 ATTEMPTS = 10
 SLEEPS = 0.5
 CANNOT_RENAME = 0.2
@@ -49,15 +48,6 @@ def _not_the_controller(world: World, fault: Fault) -> Machine:
     """The broker that the fault hits, or another one if it is the controller."""
     name = f"broker-{fault.broker_id}"
     return world.machines[id_of(other_than(world, name) if links_of(world).controller == name else name)]
-
-
-async def _until(is_so: Callable[[], bool]) -> bool:
-    """Looks whether something is so, for a few seconds."""
-    for _ in range(LOOKS):
-        if is_so():
-            return True
-        await asyncio.sleep(LOOK_S)
-    return False
 
 
 async def return_to_another_topic(world: World, fault: Fault) -> None:
@@ -99,7 +89,7 @@ async def return_to_another_topic(world: World, fault: Fault) -> None:
             await _reassign(mover, key, [machine.broker_id, others[0]])
         else:
             machine.start()
-            await _until(lambda: machine.running is not None)
+            await until(world, lambda: machine.running is not None, LOOKS_FOR_S, every_s=LOOK_S)
             creating = asyncio.ensure_future(admin.create(topic, 1, len(world.machines)))
             if fault.amount < LOSES_CONTROLLER:
                 await before_next(world, lambda paths: state in paths, lose_controller, PATIENCE_S)
@@ -151,14 +141,14 @@ async def return_to_another_directory(world: World, fault: Fault) -> None:
             return
         world.thread_times.slowness[machine.name] = SLOW_MOVES
         await disks.move(machine.broker_id, key, target)
-        await _until(moves)
+        await until(world, moves, LOOKS_FOR_S, every_s=LOOK_S)
         machine.kill()
         links.expire(machine.name)
         world.thread_times.slowness.pop(machine.name, None)
         await asyncio.sleep(SETTLES_S)
         await _reassign(admin, key, others)
         machine.start()
-        if await _until(lambda: machine.running is not None):
+        if await until(world, lambda: machine.running is not None, LOOKS_FOR_S, every_s=LOOK_S):
             await disks.move(machine.broker_id, key, target)
             await _reassign(admin, key, [machine.broker_id, others[0]])
 
@@ -181,9 +171,9 @@ async def take_what_is_cleaned(world: World, fault: Fault) -> None:
     """See the head of this file. The replica comes back later."""
     machine = _not_the_controller(world, fault)
     if fault.amount < CANNOT_READ:
-        taken = await _marked_as_uncleanable(machine, world.workload.balances)
+        taken = await _marked_as_uncleanable(world, machine, world.workload.balances)
     else:
-        taken = await _cleaned(machine, world.workload.balances)
+        taken = await _cleaned(world, machine, world.workload.balances)
     others = [each for each in world.machines if each != machine.broker_id]
 
     async def tell(cluster: Cluster) -> None:
@@ -199,17 +189,19 @@ async def take_what_is_cleaned(world: World, fault: Fault) -> None:
         machine.start()
 
 
-async def _cleaned(machine: Machine, keys: Sequence[TopicPartition]) -> TopicPartition | None:
+async def _cleaned(world: World, machine: Machine, keys: Sequence[TopicPartition]) -> TopicPartition | None:
     """Returns one of the partitions when its log is being cleaned; None if none is for a while."""
 
     def in_progress() -> list[TopicPartition]:
         cleaner = None if machine.running is None else machine.running.log_cleaner
         return [] if cleaner is None else [key for key in keys if key in cleaner.manager.in_progress]
 
-    return in_progress()[0] if await _until(lambda: bool(in_progress())) else None
+    return in_progress()[0] if await until(world, lambda: bool(in_progress()), LOOKS_FOR_S, every_s=LOOK_S) else None
 
 
-async def _marked_as_uncleanable(machine: Machine, keys: Sequence[TopicPartition]) -> TopicPartition | None:
+async def _marked_as_uncleanable(
+    world: World, machine: Machine, keys: Sequence[TopicPartition]
+) -> TopicPartition | None:
     """A directory cannot be read until one of the partitions is marked as uncleanable, or for a while."""
     there = _other_directory(machine, keys[0])
     if there is None:
@@ -222,6 +214,6 @@ async def _marked_as_uncleanable(machine: Machine, keys: Sequence[TopicPartition
         return [log.topic_partition for log in logs if log.topic_partition in keys]
 
     machine.disk.broken = {here}
-    is_marked = await _until(lambda: bool(marked()))
+    is_marked = await until(world, lambda: bool(marked()), LOOKS_FOR_S, every_s=LOOK_S)
     machine.disk.broken = set()
     return marked()[0] if is_marked else None

@@ -4,7 +4,9 @@ after a load    What a coordinator has loaded is what its log adds up to, from t
                 uncommitted ones at its end included.
 now and then    A transaction without a pending change is in a state that its log had lately: an append that is in
                 the log, but failed (the in-sync replicas were too few for a moment), does not count for the
-                coordinator. So is a stable group. An offset in effect is in the log.
+                coordinator. A stable group is as the last record in its leader's log has it, committed or not, as
+                that record may be of a static member that was replaced; but its generation is committed. An offset in
+                effect is in the log.
 """
 
 from __future__ import annotations
@@ -60,15 +62,17 @@ def transactions_astray(shard: TransactionShard, ledger: TransactionLedger) -> I
             yield from different_transactions(name, found, _nearest(found, recent))
 
 
-def groups_astray(shard: GroupShard, ledger: GroupLedger) -> Iterator[Difference]:
-    """The stable groups that are not as their log had them lately, and the offsets beyond those in it: they only
-    grow."""
+def groups_astray(shard: GroupShard, ledger: GroupLedger, at_end: GroupLedger) -> Iterator[Difference]:
+    """The stable groups of an uncommitted generation, or not as their leader's log has them, and the offsets beyond
+    the committed ones: they only grow."""
     for name, group in shard.groups.items():
         if not isinstance(group, ClassicGroup) or group.state is not GroupState.STABLE or group.awaiting:
             continue
-        found, recent = _logged(group), ledger.recent.get(name, ())
-        if found not in recent:
-            yield from different_groups(name, found, _nearest(found, recent))
+        found = _logged(group)
+        yield from different_groups(name, found, at_end.groups.get(name))
+        committed = ledger.groups.get(name)
+        if committed is None or found.generation != committed.generation:
+            yield f"an uncommitted generation of group {name}", found.generation, committed and committed.generation
     for key, offset in _offsets(shard).items():
         written = ledger.offsets.get(key)
         if written is None or written.offset < offset:

@@ -28,7 +28,7 @@ from tests.simulation.log_contents import segment_bytes
 GROUP_METADATA = 2
 """The type of the records of classic groups."""
 RECENT = 6
-"""How many states of a transactional id or a group a coordinator may have, of those in the log."""
+"""How many states of a transactional id a coordinator may have, of those in the log."""
 
 
 class Content(NamedTuple):
@@ -125,12 +125,10 @@ class LoggedGroup(NamedTuple):
 
 
 class GroupLedger:
-    """What the records of a partition of `__consumer_offsets` add up to. `recent`: the last states of each group.
-    `open`: by producer id."""
+    """What the records of a partition of `__consumer_offsets` add up to. `open`: by producer id."""
 
     def __init__(self) -> None:
         self.groups: dict[str, LoggedGroup] = {}
-        self.recent: dict[str, deque[LoggedGroup]] = {}
         self.offsets: dict[Key, Written] = {}
         self.open: dict[int, dict[Key, Written]] = {}
         self.consumers = ConsumerGroupLedger()
@@ -182,7 +180,6 @@ class GroupLedger:
         value = decode_versioned(GroupMetadataValue, record.value)[1]
         members = {each.member_id: (each.group_instance_id, each.assignment) for each in value.members}
         self.groups[group] = LoggedGroup(value.generation, value.protocol, value.leader, members)
-        self.recent.setdefault(group, deque(maxlen=RECENT)).append(self.groups[group])
 
     def branch(self) -> GroupLedger:
         """Returns a copy, to apply batches to that may be lost."""

@@ -7,7 +7,7 @@ must be as the log has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from odradek.broker.coordinator.group.shard import GroupShard
@@ -20,7 +20,6 @@ from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.consumer_group_differences import consumer_groups_astray
 from tests.simulation.consumer_group_ledger import Lasting
 from tests.simulation.coordinator_differences import (
-    Difference,
     groups_astray,
     loaded_wrongly,
     transactions_astray,
@@ -81,15 +80,18 @@ class CoordinatorLogs:
         if partition is None or partition.leader_epoch < self._known(led.topic_partition).leader_epoch:
             return
         self._catch_up(name, partition)
-        read = self._known(led.topic_partition)
-        end_offset = partition.log.state.log_end_offset
-        if end_offset < read.next_offset:
+        if partition.log.state.log_end_offset < self._known(led.topic_partition).next_offset:
             return
-        ledger = read.ledger.branch()
-        for batch in batches_from(partition.log, read.next_offset, end_offset):
-            ledger.take(batch, lambda *_: None)
-        for what, in_memory, in_log in loaded_wrongly(led.shard, ledger):
+        for what, in_memory, in_log in loaded_wrongly(led.shard, self._to_the_end(partition)):
             self._note(name, led.topic_partition, what, in_memory, in_log, was_loaded=True)
+
+    def _to_the_end(self, partition: Partition) -> Any:
+        """Returns the ledger of all that this leader has, the uncommitted records included."""
+        known = self._known(partition.topic_partition)
+        ledger = known.ledger.branch()
+        for batch in batches_from(partition.log, known.next_offset, partition.log.state.log_end_offset):
+            ledger.take(batch, lambda *_: None)
+        return ledger
 
     # --- now and then -------------------------------------------------------------------------------------------
 
@@ -163,15 +165,17 @@ class CoordinatorLogs:
         key = partition.topic_partition
         if partition.log.state.high_watermark < partition.epoch_start_offset:
             return
-        ledger = self._known(key).ledger
+        ledger: Any = self._known(key).ledger
         of_transactions = key.topic == TRANSACTION_TOPIC
         coordinator: Any = broker.coordinators.transactions if of_transactions else broker.coordinators.groups
-        differences: Callable[[Any, Any], Iterator[Difference]] = (
-            transactions_astray if of_transactions else groups_astray
-        )
         for shard in coordinator.shards():
             if shard.partition == key.partition:
-                for what, in_memory, in_log in differences(shard, ledger):
+                differences = (
+                    transactions_astray(shard, ledger)
+                    if of_transactions
+                    else groups_astray(shard, ledger, self._to_the_end(partition))
+                )
+                for what, in_memory, in_log in differences:
                     self._note(name, key, what, in_memory, in_log, was_loaded=False)
                 if isinstance(ledger, GroupLedger):
                     self._compare_consumer_groups(name, partition, shard)

@@ -12,14 +12,17 @@ from odradek.broker.coordinator.transaction.transaction_state import Transaction
 from odradek.protocol.batch_contents import build_end_transaction_marker
 from odradek.protocol.batch_header import read_batch_header
 from odradek.protocol.control_records import ControlType
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
+from tests.broker.coordinator.group.harness import GroupHarness
 from tests.simulation.coordinator_differences import (
     _nearest,
     different_groups,
     different_offsets,
     different_open_commits,
     different_transactions,
+    groups_astray,
 )
 from tests.simulation.coordinator_ledgers import (
     Content,
@@ -144,6 +147,24 @@ def test_what_differs_of_a_group_is_named() -> None:
     assert what(logged._replace(leader="n")) == ["the leader of group g"]
     assert what(logged._replace(members={"m": (None, b""), "n": (None, b"")})) == ["the assignments in group g"]
     assert what(logged._replace(protocol="sticky")) == ["the protocol of group g"]
+
+
+def test_a_stable_group_is_as_its_leaders_log_has_it_in_a_committed_generation() -> None:
+    harness = GroupHarness()
+    harness.sync_all([harness.join(instance="one").response.member_id], 1)
+    committed = GroupLedger()
+    committed.take(batch(harness.log.records, 0))
+    assert list(groups_astray(harness.shard, committed, committed)) == []
+    assert [what for what, *_ in groups_astray(harness.shard, GroupLedger(), committed)] == [
+        "an uncommitted generation of group g"
+    ]
+    harness.log.is_held = True
+    harness.join(instance="one")
+    harness.log.settle(ErrorCode.REQUEST_TIMED_OUT)
+    at_end = committed.branch()
+    at_end.take(batch(harness.log.records[1:], 1))
+    assert list(groups_astray(harness.shard, committed, at_end)) == []
+    assert [what for what, *_ in groups_astray(harness.shard, committed, committed)] == ["the members of group g"]
 
 
 def test_a_state_is_compared_with_the_one_in_the_log_that_is_nearest() -> None:

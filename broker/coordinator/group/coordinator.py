@@ -108,7 +108,7 @@ class GroupCoordinator:
         self.waits.rebalance.shutdown()
         self.waits.heartbeat.shutdown()
 
-    # --- requests of members ------------------------------------------------------------------------------------
+    # --- requests of classic members, by the kind of their group ------------------------------------------------
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Returns the group's shard.
@@ -118,19 +118,29 @@ class GroupCoordinator:
         return cast(GroupShard, self.runtime.shard_for(group_id))
 
     def join(self, group_id: str, joining: Joining) -> None:
-        self._shard_of_named(group_id).join(group_id, joining)
+        """See `Joins.join` and `ConsumerRequests.join`. Raises their errors, and INVALID_SESSION_TIMEOUT."""
+        shard, settings = self._shard_of_named(group_id), self.settings
+        if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
+            raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            shard.consumers.join(group, joining)
+        else:
+            shard.joins.join(group_id, joining)
 
     def join_abandoned(self, group_id: str, answer: JoinAnswer) -> None:
-        """See `Joins.abandoned`. Does nothing if this broker no longer coordinates the group."""
+        """See `Joins.abandoned`; in a consumer group no JoinGroup is parked. Does nothing if this broker no longer
+        coordinates the group.
+        """
         try:
             shard = self.shard_of(group_id)
         except ProtocolError:
             return
-        shard.join_abandoned(group_id, answer)
+        shard.joins.abandoned(group_id, answer)
 
     def sync(self, group_id: str, syncing: Syncing) -> None:
-        """Raises REBALANCE_IN_PROGRESS while the group loads: the rebalance is lost, and old clients do not handle
-        COORDINATOR_LOAD_IN_PROGRESS here.
+        """See `Membership.sync` and `ConsumerRequests.sync`. Raises REBALANCE_IN_PROGRESS while the group loads: the
+        rebalance is lost, and old clients do not handle COORDINATOR_LOAD_IN_PROGRESS here.
         """
         try:
             shard = self._shard_of_named(group_id)
@@ -138,23 +148,34 @@ class GroupCoordinator:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS) from None
             raise
-        shard.sync(group_id, syncing)
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            shard.consumers.sync(group, syncing)
+        else:
+            shard.membership.sync(group_id, syncing)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Returns NONE while the group loads, because loading restarts the members' sessions."""
+        """See `Membership.heartbeat` and `ConsumerRequests.stay`. Returns NONE while the group loads, because loading
+        restarts the members' sessions.
+        """
         try:
             shard = self._shard_of_named(group_id)
         except ProtocolError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return ErrorCode.NONE
             raise
-        return shard.heartbeat(group_id, member_id, group_instance_id, generation_id)
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return shard.consumers.stay(group, member_id, group_instance_id, generation_id)
+        return shard.membership.heartbeat(group_id, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, member_id: str, group_instance_id: str | None, reason: str) -> ErrorCode:
-        """Removes a member of a classic group. Returns its error code; raises errors that concern the whole group."""
-        shard = self._shard_of_named(group_id)
+        """See `Membership.leave`; members of consumer groups leave together. Returns the member's error code; raises
+        errors that concern the whole group.
+        """
+        membership = self._shard_of_named(group_id).membership
         try:
-            shard.leave(group_id, member_id, group_instance_id, reason)
+            membership.leave(group_id, member_id, group_instance_id, reason)
         except ProtocolError as error:
             return error.code
         return ErrorCode.NONE

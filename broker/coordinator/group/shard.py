@@ -26,12 +26,11 @@ from odradek.broker.coordinator.group.consumer.replay import ConsumerReplay
 from odradek.broker.coordinator.group.consumer.requests import BASE_SEQUENCE, ConsumerEnvironment, ConsumerRequests
 from odradek.broker.coordinator.group.conversion import Conversions
 from odradek.broker.coordinator.group.group import Group
-from odradek.broker.coordinator.group.member_requests import JoinAnswer, Joining, Syncing
 from odradek.broker.coordinator.group.offsets.offsets import GroupOffsets
 from odradek.broker.coordinator.group.offsets.records import OFFSET_COMMITS
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime.shard import Act, Decision
-from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from odradek.protocol.errors import MalformedMessage, ProtocolError
 from odradek.timer import Clock
 
 
@@ -47,7 +46,9 @@ class GroupEnvironment(NamedTuple):
 
 
 class GroupShard:
-    """`act` carries out a decision on this shard."""
+    """`act` carries out a decision on this shard. `joins` and `membership` handle the requests of classic members in
+    classic groups, `consumers` all those of members of consumer groups.
+    """
 
     def __init__(self, partition: int, act: Act, environment: GroupEnvironment) -> None:
         settings, waits, clock, random, on_rebalanced, consumer = environment
@@ -56,10 +57,9 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = GroupOffsets()
         self._clock = clock
-        self._settings = settings
         self._rebalances = Rebalances(waits, settings, act, on_rebalanced)
-        self._joins = Joins(self.groups, self._first_classic, self._rebalances, settings, random)
-        self._membership = Membership(self.groups, self._rebalances)
+        self.joins = Joins(self.groups, self._first_classic, self._rebalances, settings, random)
+        self.membership = Membership(self.groups, self._rebalances)
         self.consumers = ConsumerRequests(
             self.groups,
             act,
@@ -82,42 +82,6 @@ class GroupShard:
             },
         }
         """How the records are replayed, by their type."""
-
-    # --- requests of classic members, by the kind of their group ------------------------------------------------
-
-    def join(self, group_id: str, joining: Joining) -> None:
-        """See `Joins.join` and `ConsumerRequests.join`. Raises their errors, and INVALID_SESSION_TIMEOUT."""
-        settings = self._settings
-        if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
-            raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
-        group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup) and not group.is_empty:
-            self.consumers.join(group, joining)
-        else:
-            self._joins.join(group_id, joining)
-
-    def join_abandoned(self, group_id: str, answer: JoinAnswer) -> None:
-        """See `Joins.abandoned`. In a consumer group no JoinGroup is parked."""
-        self._joins.abandoned(group_id, answer)
-
-    def sync(self, group_id: str, syncing: Syncing) -> None:
-        """See `Membership.sync` and `ConsumerRequests.sync`."""
-        group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            self.consumers.sync(group, syncing)
-        else:
-            self._membership.sync(group_id, syncing)
-
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
-        """See `Membership.heartbeat` and `ConsumerRequests.stay`."""
-        group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return self.consumers.stay(group, member_id, instance_id, generation_id)
-        return self._membership.heartbeat(group_id, member_id, instance_id, generation_id)
-
-    def leave(self, group_id: str, member_id: str, instance_id: str | None, reason: str) -> None:
-        """See `Membership.leave`. Members of consumer groups leave together: `ConsumerRequests.leave`."""
-        self._membership.leave(group_id, member_id, instance_id, reason)
 
     # --- groups -------------------------------------------------------------------------------------------------
 

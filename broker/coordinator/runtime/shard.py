@@ -48,6 +48,11 @@ class AppendFailed(ProtocolError):
         super().__init__(COORDINATORS_CODE.get(cause, cause), message)
         self.cause = cause
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the records are in this leader's log all the same, and may be replicated later."""
+        return self.cause in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
 
 COORDINATORS_CODE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

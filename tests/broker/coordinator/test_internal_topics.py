@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -185,9 +186,9 @@ async def test_a_partition_that_cannot_be_opened_has_no_coordinator(tmp_path: Pa
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
         await found(api)
     lost = partition_for("g", 3)
-    (tmp_path / f"{GROUP_TOPIC}-{lost}" / "partition.metadata").write_text(
-        "version: 0\ntopic_id: lPxDcewcTuq1Lshd7jx1jQ"
-    )
+    folder = tmp_path / f"{GROUP_TOPIC}-{lost}"
+    shutil.rmtree(folder)
+    folder.touch()
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
         assert TopicPartition(GROUP_TOPIC, lost) in api.broker.replica_manager.partitions.offline
         assert (await find(api, "g")).error_code == NOT_YET

@@ -92,8 +92,8 @@ def ordered(lines: Sequence[str]) -> list[str]:
 
 @contextlib.contextmanager
 def ours() -> Iterator[int]:
-    """Yields the port of a broker of ours."""
-    with BrokerThread({**OF_ALL, "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}) as broker:
+    """Yields the port of a broker of ours, as Kafka 3.9."""
+    with BrokerThread({**OF_ALL, "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "odradek.as.version": "3.9"}) as broker:
         yield int(broker.bootstrap.rpartition(":")[2])
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.beside_kafka.known import Known
+from tests.scenarios.same_as_kafka.changed_settings import CHANGED
 
 KNOWN = [
     Known(
@@ -12,15 +15,15 @@ KNOWN = [
     ),
     Known(
         "show the brokers' APIs",
-        r"out (\w+DelegationToken|AlterClientQuotas|Envelope|ConsumerGroup\w+)\(\d+\): .*",
+        r"out (\w+DelegationToken|AlterClientQuotas|UpdateFeatures|Envelope|ConsumerGroup\w+)\(\d+\): .*",
         "APIs that are not served",
     ),
-    Known(
-        "show the brokers' APIs",
-        r"out (ApiVersions|UpdateFeatures)\(\d+\): .*",
-        "versions that came after Kafka 3.9",
-    ),
     Known("describe all settings of a broker", r"out odradek\..*", "settings of our own"),
+    Known(
+        "describe all settings of a (broker|topic)",
+        rf"out ({'|'.join(map(re.escape, sorted(CHANGED)))})=.*",
+        "the settings and their defaults are those of Kafka 4.4",
+    ),
     Known(
         "describe all settings of a broker",
         r"out inter\.broker\.protocol\.version=.*",

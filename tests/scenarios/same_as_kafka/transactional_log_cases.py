@@ -64,7 +64,7 @@ def until(condition: Any) -> None:
         time.sleep(0.05)
 
 
-def write(b: Peer, producer: Producer, topic: str, sequence: int, **more: Any) -> None:
+def write(b: Peer, producer: Producer, topic: str, sequence: int, *, about: str = "", **more: Any) -> None:
     """Notes what a batch of two records of the producer's transaction is answered with. It is sent again, as clients
     do, as long as the broker could not ask the coordinator about it, which Kafka does over a connection of its own.
     """
@@ -80,7 +80,7 @@ def write(b: Peer, producer: Producer, topic: str, sequence: int, **more: Any) -
         return bool(answer.get("ErrorCode", ErrorCode.NOT_ENOUGH_REPLICAS) != ErrorCode.NOT_ENOUGH_REPLICAS)
 
     until(is_settled)
-    b.note("PRODUCE", answer)
+    b.note(f"PRODUCE {about}".strip(), answer)
 
 
 def end(b: Peer, producer: Producer, topic: str, committed: bool) -> None:
@@ -201,7 +201,7 @@ def batches_outside_an_open_transaction(b: Peer) -> None:
     write(b, producer, topic, 2, is_transactional=False)
     write(b, producer, topic, 0)
     write(b, producer, topic, 9)
-    write(b, producer, topic, 2, producer_epoch=5)
+    write(b, producer, topic, 2, about="of a newer epoch", producer_epoch=5)
     write(b, producer, topic, 0, producer_id=producer.producer_id + 5_000)
     write(b, producer, topic, 0, transactional_id=b.name("nobody"), partition=1)
     end(b, producer, topic, committed=True)

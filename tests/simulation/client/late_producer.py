@@ -164,11 +164,15 @@ class LateProducer(TransactionalProducer):
         return True
 
     async def _was_fenced(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Asks for what the transaction has until the coordinator refuses. Returns whether it did in time."""
+        """Asks for what the transaction has until the coordinator refuses. Returns whether it did in time.
+
+        A coordinator that cannot write may not abort: the time counts since it last could not agree at once.
+        """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + LONGEST_WAIT_S
         while loop.time() < give_up_at:
             await asyncio.sleep(ASK_EVERY_S)
+            asked_at = loop.time()
             try:
                 await self._ask(
                     TRANSACTION,
@@ -178,6 +182,8 @@ class LateProducer(TransactionalProducer):
                 )
             except Refused as error:
                 return error.code in FENCED
+            if loop.time() - asked_at > ASK_EVERY_S:
+                give_up_at = loop.time() + LONGEST_WAIT_S
         late = LateWrite(
             process=self.name, transactional_id=self.transactional_id, what=f"be open for {LONGEST_WAIT_S} s"
         )

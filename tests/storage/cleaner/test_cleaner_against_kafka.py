@@ -25,6 +25,7 @@ SETTINGS: dict[str, Any] = {
     "segment_bytes": 3000,
     "index_interval_bytes": 200,
     "segment_index_bytes": 4096,
+    "message_timestamp_after_max_ms": 2**63 - 1,
 }
 
 

@@ -38,6 +38,7 @@ from odradek.broker.coordinator.group.member_requests import (
     join_refused,
     sync_refused,
 )
+from odradek.broker.coordinator.runtime.shard import AppendFailed
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 LONGEST_PREFIX_BYTES = 32767 - len("-00000000-0000-4000-8000-000000000000")
@@ -203,6 +204,9 @@ class Joins:
     ) -> None:
         """Writes the new member id without a rebalance, so that it survives a restart. If one begins meanwhile, the
         next generation has the new id, whatever becomes of this write.
+
+        A new id that is in the log stays, even if it is not replicated in time: the next coordinator will have it.
+        (Kafka goes back to the old id, which may be one that was never written, if the member was replaced twice.)
         """
         new_id, generation_id = member.member_id, group.generation_id
 
@@ -211,15 +215,16 @@ class Joins:
                 return
             if group.member(new_id) is not member:
                 return
-            if error is not None:
-                group.update_member(member, *before)
-                group.replace_static_member(member, old_id)
-                self._rebalances.sessions.extend(group, member)
-                group.answer_join(member, join_refused(error.code))
-            else:
+            if error is None:
                 skip = joining.can_skip_assignment
                 answer = joined_as_before(group, member, old_leader_id, can_skip_assignment=skip)
                 group.answer_join(member, answer)
+                return
+            if not (isinstance(error, AppendFailed) and error.is_written):
+                group.update_member(member, *before)
+                group.replace_static_member(member, old_id)
+            self._rebalances.sessions.extend(group, member)
+            group.answer_join(member, join_refused(error.code))
 
         assignments = {other.member_id: other.assignment for other in group.members}
         self._rebalances.save(group, assignments, done)

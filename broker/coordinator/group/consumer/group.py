@@ -14,8 +14,8 @@ Source: Kafka's ModernGroup, ConsumerGroup.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence, ValuesView
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Mapping, Sequence, ValuesView
+from typing import Protocol
 
 import structlog
 
@@ -25,7 +25,7 @@ from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.partition_owners import FREE, PartitionOwners
 from odradek.broker.coordinator.group.consumer.records import tombstones_of_group
 from odradek.broker.coordinator.group.consumer.state import ConsumerGroupState
-from odradek.broker.coordinator.group.consumer.subscriptions import Subscriptions
+from odradek.broker.coordinator.group.consumer.subscriptions import Subscriptions, decrease
 from odradek.broker.coordinator.group.consumer.topic_hash import NO_TOPICS
 from odradek.broker.coordinator.group.group import NO_TIMESTAMP, Committer, OffsetExpiry, PartitionCheck, Session
 from odradek.broker.coordinator.group.member_requests import Protocols
@@ -33,7 +33,6 @@ from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 
-K = TypeVar("K", bound=Hashable)
 CONSUMER = "consumer"
 """The type of these groups, and their protocol type."""
 FIRST_EPOCH = 1
@@ -267,12 +266,12 @@ class ConsumerGroup:
         if instance_id is not None and self._by_instance.get(instance_id) == member.member_id:
             del self._by_instance[instance_id]
         if member.server_assignor is not None:
-            _decrease(self._assignors, member.server_assignor)
-        _decrease(self._progress, (member.state, member.epoch))
+            decrease(self._assignors, member.server_assignor)
+        decrease(self._progress, (member.state, member.epoch))
         if member.classic is not None:
             self._classic -= 1
             for name in member.classic.names:
-                _decrease(self._classic_support, name)
+                decrease(self._classic_support, name)
         self.owners.release(member)
 
     def set_target(self, member_id: str, target: Partitions | None) -> None:
@@ -357,9 +356,3 @@ class ConsumerGroup:
 
     def __repr__(self) -> str:
         return f"ConsumerGroup({self.group_id!r}, {self.state_name}, {self.epoch}, members={self.size})"
-
-
-def _decrease(counts: Counter[K], key: K) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]

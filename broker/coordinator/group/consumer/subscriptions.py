@@ -9,11 +9,12 @@ Source: Kafka's ModernGroup (subscribedTopicNames), SubscriptionCount, ConsumerG
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember
 
+K = TypeVar("K", bound=Hashable)
 NEVER_RESOLVED = -1
 
 
@@ -92,7 +93,7 @@ class Subscriptions:
         new_regex = "" if new is None else new.subscribed_regex
         if old_regex != new_regex:
             if old_regex:
-                _decrease(self._members_by_regex, old_regex)
+                decrease(self._members_by_regex, old_regex)
             if new_regex:
                 self._members_by_regex[new_regex] += 1
 
@@ -112,7 +113,7 @@ class Subscriptions:
 
     def _subtract(self, counts: Counter[str], topics: frozenset[str]) -> None:
         for topic in topics:
-            _decrease(counts, topic)
+            decrease(counts, topic)
         if not all(topic in self for topic in topics):
             self.version += 1
 
@@ -160,8 +161,9 @@ class Subscriptions:
         return self.names() - removed | added if added or removed else None
 
 
-def _decrease(counts: Counter[str], name: str) -> None:
-    if counts[name] > 1:
-        counts[name] -= 1
+def decrease(counts: Counter[K], key: K) -> None:
+    """Counts one less; a count of 0 is removed."""
+    if counts[key] > 1:
+        counts[key] -= 1
     else:
-        del counts[name]
+        del counts[key]

@@ -1,29 +1,34 @@
-"""A group shard without a broker, with a manual clock, restarts, and a log whose appends a test completes."""
+"""The coordinator of groups with one shard, without a broker, with a manual clock, restarts, and a log whose appends a
+test completes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.classic.rebalance import GroupWaits
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.classic.state import GroupState
+from odradek.broker.coordinator.group.cluster_topics import ClusterTopics
 from odradek.broker.coordinator.group.consumer.classic_members import Leaving
-from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
-from odradek.broker.coordinator.group.consumer.requests import ConsumerEnvironment
+from odradek.broker.coordinator.group.consumer.group import CONSUMER, ConsumerGroup
+from odradek.broker.coordinator.group.consumer.requests import Work
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
+from odradek.broker.coordinator.group.coordinator import ConsumerGroups, GroupCoordinator
 from odradek.broker.coordinator.group.member_requests import Joining, Syncing, join_refused
-from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard
+from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
-from odradek.broker.coordinator.runtime.shard import AppendFailed, Decision
+from odradek.broker.coordinator.runtime.shard import AppendFailed, Decision, NewShard
 from odradek.protocol.compiler import encode_versioned
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
-from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
+from odradek.purgatory import CompletionQueue
 from odradek.timer import ManualClock, SystemTimer
 from tests.broker.coordinator.group.consumer.group_at_work import SETTINGS, FakeTopics
 from tests.table_settings import of_table
@@ -107,6 +112,31 @@ class GroupLog:
             decision.done(None if cause is None else AppendFailed(cause))
 
 
+class OneShard:
+    """A runtime that has one shard, of the partition of all groups."""
+
+    def __init__(self, log: GroupLog, new_shard: NewShard) -> None:
+        shard = cast(GroupShard, new_shard(0, 0, lambda decision: log.act(shard, decision)))
+        self._shard = shard
+
+    @property
+    def loading(self) -> bool:
+        return False
+
+    @property
+    def is_stopping(self) -> bool:
+        return False
+
+    def partition_for(self, key: str) -> int:
+        return 0
+
+    def shard_for(self, key: str) -> GroupShard:
+        return self._shard
+
+    def shards(self) -> list[GroupShard]:
+        return [self._shard]
+
+
 def new_group(group_id: str = GROUP) -> ClassicGroup:
     """Returns a group without members, alone in a shard."""
     return GroupHarness().shard.new_classic(group_id)
@@ -129,39 +159,47 @@ class GroupHarness:
         self.random = Random(seed)
         self.timer = SystemTimer(self.clock, tick_ms=tick_ms)
         self.completions = CompletionQueue(lambda _: None)
-        self.waits = GroupWaits(
-            DelayedOperationPurgatory("Heartbeat", self.timer, self.clock, self.completions),
-            DelayedOperationPurgatory("Rebalance", self.timer, self.clock, self.completions),
-        )
         self.topics = topics or FakeTopics()
         self.consumer_settings = consumer_settings
         self.log = GroupLog()
-        self.rebalances = 0
-        self.shard = self._new_shard()
+        self.coordinator = self._new_coordinator()
         self.shard.loaded()
 
-    def _new_shard(self) -> GroupShard:
-        environment = GroupEnvironment(
-            self.settings, self.waits, self.clock, self.random, self._rebalanced, self._consumer_environment()
+    def _new_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            self.settings,
+            self._consumer_groups(),
+            clock=self.clock,
+            timer=self.timer,
+            completions=self.completions,
+            random=self.random,
+            start_runtime=partial(OneShard, self.log),
         )
-        shard = GroupShard(0, lambda decision: self.log.act(shard, decision), environment)
-        return shard
 
-    def _consumer_environment(self) -> ConsumerEnvironment:
+    @property
+    def waits(self) -> GroupWaits:
+        return self.coordinator.waits
+
+    @property
+    def shard(self) -> GroupShard:
+        return self.coordinator.shard_of(GROUP)
+
+    def _consumer_groups(self) -> ConsumerGroups:
         def refuse(*_: object, **__: object) -> None:
             raise AssertionError("classic groups have no work beside the requests")
 
-        return ConsumerEnvironment(self.topics, lambda _: self.consumer_settings, refuse, most_bytes=0)
+        return self._consumer_groups_with(refuse, most_bytes=0)
 
-    def _rebalanced(self) -> None:
-        self.rebalances += 1
+    def _consumer_groups_with(self, work: Work, most_bytes: int) -> ConsumerGroups:
+        topics = cast(ClusterTopics, self.topics)
+        return ConsumerGroups(topics, lambda _: self.consumer_settings, work, lambda: 1, (CONSUMER,), most_bytes)
 
     def restart(self, records: int | None = None) -> None:
-        """Unloads the shard and loads it again from the log, or from the log's first records."""
+        """Unloads the shard and loads another coordinator's from the log, or from the log's first records."""
         self.shard.unload()
         self.settled()
         self.log.waiting.clear()
-        self.shard = self._new_shard()
+        self.coordinator = self._new_coordinator()
         del self.log.records[len(self.log.records) if records is None else records :]
         for offset, record in enumerate(self.log.records):
             self.shard.replay(record, offset=offset, timestamp_ms=0, producer_id=-1, producer_epoch=-1)
@@ -218,7 +256,7 @@ class GroupHarness:
             answer=request.answer,
         )
         try:
-            self.shard.join(group_id, joining)
+            self.coordinator.join(group_id, joining)
         except ProtocolError as error:
             request.answer(join_refused(error.code, member_id))
         self.settled()
@@ -239,7 +277,7 @@ class GroupHarness:
             generation_id, member_id, instance, protocol_type, protocol_name, assignments or {}, request.answer
         )
         try:
-            self.shard.sync(GROUP, syncing)
+            self.coordinator.sync(GROUP, syncing)
         except ProtocolError as error:
             request.answer(SyncGroupResponse(error_code=error.code))
         self.settled()
@@ -247,7 +285,7 @@ class GroupHarness:
 
     def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
         try:
-            return self.shard.heartbeat(GROUP, member_id, instance, generation_id)
+            return self.coordinator.heartbeat(GROUP, member_id, instance, generation_id)
         except ProtocolError as error:
             return error.code
         finally:
@@ -255,27 +293,26 @@ class GroupHarness:
 
     def leave(self, member_id: str = "", instance: str | None = None) -> ErrorCode:
         try:
-            group = self.shard.groups.get(GROUP)
-            if isinstance(group, ConsumerGroup):
+            group = self.coordinator.consumer_group(GROUP)
+            if group is not None:
                 return self._leave_together(group, [Leaving(member_id, instance)])[0]
-            self.shard.leave(GROUP, member_id, instance, "test")
+            return self.coordinator.leave(GROUP, member_id, instance, "test")
         except ProtocolError as error:
             return error.code
         finally:
             self.settled()
-        return ErrorCode.NONE
 
     def leave_together(self, *leaving: Leaving) -> list[ErrorCode]:
         """Members of a consumer group leave. Returns their errors."""
-        group = self.shard.groups[GROUP]
-        assert isinstance(group, ConsumerGroup)
+        group = self.coordinator.consumer_group(GROUP)
+        assert group is not None
         errors = self._leave_together(group, leaving)
         self.settled()
         return errors
 
     def _leave_together(self, group: ConsumerGroup, leaving: Iterable[Leaving]) -> list[ErrorCode]:
         answers: list[Any] = []
-        finished(self.shard.consumers.leave(group, leaving, answers.append))
+        finished(self.coordinator.leave_together(group, leaving, answers.append))
         (answer,) = answers
         if isinstance(answer, ProtocolError):
             raise answer

@@ -135,7 +135,10 @@ def test_a_join_whose_connection_closes_before_its_response_leaves_no_member() -
     harness = GroupHarness()
     (leader,) = harness.stable()
     new = harness.join()
-    harness.shard.join_abandoned(GROUP, harness.group.member(_newest(harness)).awaiting_join)  # type: ignore[union-attr,arg-type]
+    newest = harness.group.member(_newest(harness))
+    assert newest is not None
+    assert newest.awaiting_join is not None
+    harness.coordinator.join_abandoned(GROUP, newest.awaiting_join)
     harness.settled()
     assert new.error is ErrorCode.UNKNOWN_MEMBER_ID  # the closed connection does not get this response
     assert harness.join(leader).response.generation_id == 2

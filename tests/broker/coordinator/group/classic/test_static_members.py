@@ -67,6 +67,36 @@ def test_a_new_member_id_that_cannot_be_written_is_rolled_back(cause: ErrorCode)
     assert (harness.state, harness.group.awaiting, harness.group.leader_id) == (GroupState.STABLE, 0, leader)
 
 
+@pytest.mark.parametrize("cause", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+@pytest.mark.parametrize("instance", ["one", "two"])
+def test_a_new_member_id_that_is_written_but_not_replicated_in_time_stays(instance: str, cause: ErrorCode) -> None:
+    harness = GroupHarness()
+    with_instances(harness)
+    harness.log.is_held = True
+    returns = [harness.join(instance=instance, session_ms=20_000) for _ in range(2)]
+    harness.log.settle(cause)
+    assert [back.error for back in returns] == [ErrorCode.FENCED_INSTANCE_ID, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    harness.group.check()
+    before = {member.member_id: member.session_timeout_ms for member in harness.group.members}
+    leader = harness.group.leader_id
+    harness.restart()
+    after = {member.member_id: member.session_timeout_ms for member in harness.group.members}
+    assert (after, harness.group.leader_id) == (before, leader)
+
+
+def test_a_new_member_id_that_cannot_be_written_gives_way_to_the_one_that_is_being_written() -> None:
+    harness = GroupHarness()
+    with_instances(harness)
+    harness.log.is_held = True
+    harness.join(instance="two")
+    harness.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    harness.join(instance="two")
+    harness.log.settle()
+    before = {member.member_id for member in harness.group.members}
+    harness.restart()
+    assert {member.member_id for member in harness.group.members} == before
+
+
 def test_a_member_whose_replacement_took_longer_than_its_session_and_failed_has_a_session() -> None:
     harness = GroupHarness()
     leader, _ = with_instances(harness)

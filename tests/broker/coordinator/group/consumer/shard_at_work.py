@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from odradek.broker.background.stepwise import Steps, finished
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
-from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request
+from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat
 from odradek.broker.coordinator.group.consumer.member import JOINING, LEAVING, ConsumerMember
-from odradek.broker.coordinator.group.consumer.requests import ConsumerEnvironment
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
+from odradek.broker.coordinator.group.coordinator import ConsumerGroups
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.schema import Message
 from tests.broker.coordinator.group.consumer.group_at_work import REBALANCE_MS, SETTINGS, FakeTopics, NoTimers
@@ -35,8 +35,8 @@ class ShardAtWork(GroupHarness):
         self.is_visible: Callable[[str], bool] = lambda _: True
         super().__init__(topics=topics or FakeTopics(foo=6, bar=3), consumer_settings=settings)
 
-    def _consumer_environment(self) -> ConsumerEnvironment:
-        return ConsumerEnvironment(self.topics, lambda _: self.consumer_settings, self._begin, self._most_bytes)
+    def _consumer_groups(self) -> ConsumerGroups:
+        return self._consumer_groups_with(self._begin, self._most_bytes)
 
     def _begin(
         self, steps: Steps[T], then: Callable[[T], object], failed: Callable[[Exception], object], name: str
@@ -81,9 +81,8 @@ class ShardAtWork(GroupHarness):
     def send(self, member_id: str, epoch: int, **fields: Any) -> list[Message | ProtocolError]:
         """Sends a heartbeat. Returns its answers: none while it waits for the log. Raises its refusal."""
         request = Heartbeat(GROUP, member_id, epoch, **{"client_id": "client", "client_host": "/127.0.0.1", **fields})
-        check_request(request, self.consumer_settings.assignors)
         answers: list[Message | ProtocolError] = []
-        self.shard.consumers.heartbeat(request, self.is_visible, answers.append)
+        self.coordinator.consumer_heartbeat(request, self.is_visible, answers.append)
         for group in self.shard.groups.values():
             group.check()
         return answers

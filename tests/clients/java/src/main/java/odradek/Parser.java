@@ -30,10 +30,10 @@ public final class Parser {
     }
 
     private static String parsed(String[] words) {
-        ApiKeys key = ApiKeys.forId(Integer.parseInt(words[0]));
-        short version = Short.parseShort(words[1]);
-        RequestHeader header = new RequestHeader(key, version, "raw", Integer.parseInt(words[2]));
         try {
+            ApiKeys key = ApiKeys.forId(Integer.parseInt(words[0]));
+            short version = Short.parseShort(words[1]);
+            RequestHeader header = new RequestHeader(key, version, "raw", Integer.parseInt(words[2]));
             AbstractResponse response = AbstractResponse.parseResponse(ByteBuffer.wrap(bytes(words[3])), header);
             Map<String, Integer> counts = new TreeMap<>();
             for (Map.Entry<Errors, Integer> entry : response.errorCounts().entrySet()) {
