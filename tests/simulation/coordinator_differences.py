@@ -64,13 +64,16 @@ def transactions_astray(shard: TransactionShard, ledger: TransactionLedger) -> I
 
 def groups_astray(shard: GroupShard, ledger: GroupLedger, at_end: GroupLedger) -> Iterator[Difference]:
     """The stable groups of an uncommitted generation, or not as their leader's log has them, and the offsets beyond
-    the committed ones: they only grow."""
+    the committed ones: they only grow. A group that has just become a classic one has its generation as it is."""
+    yield from consumer_groups_astray(shard, at_end.consumers)
     for name, group in shard.groups.items():
         if not isinstance(group, ClassicGroup) or group.state is not GroupState.STABLE or group.awaiting:
             continue
         found = _logged(group)
         yield from different_groups(name, found, at_end.groups.get(name))
         committed = ledger.groups.get(name)
+        if name in ledger.consumers.groups:
+            continue
         if committed is None or found.generation != committed.generation:
             yield f"an uncommitted generation of group {name}", found.generation, committed and committed.generation
     for key, offset in _offsets(shard).items():

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.coordinator.runtime.led_partition import LedPartition
 from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.consumer_group_differences import consumer_groups_astray
 from tests.simulation.consumer_group_ledger import Lasting
 from tests.simulation.coordinator_differences import (
     groups_astray,
@@ -177,19 +175,6 @@ class CoordinatorLogs:
                 )
                 for what, in_memory, in_log in differences:
                     self._note(name, key, what, in_memory, in_log, was_loaded=False)
-                if isinstance(ledger, GroupLedger):
-                    self._compare_consumer_groups(name, partition, shard)
-
-    def _compare_consumer_groups(self, name: str, partition: Partition, shard: GroupShard) -> None:
-        """Their records are applied when they are appended."""
-        key = partition.topic_partition
-        ledger, next_offset, _ = self._known(key)
-        assert isinstance(ledger, GroupLedger)
-        branch = ledger.branch()
-        for batch in batches_from(partition.log, next_offset, partition.log.state.log_end_offset):
-            branch.take(batch)
-        for what, in_memory, in_log in consumer_groups_astray(shard, branch.consumers):
-            self._note(name, key, what, in_memory, in_log, was_loaded=False)
 
     def _note(
         self, name: str, key: TopicPartition, what: str, in_memory: object, in_log: object, *, was_loaded: bool
