@@ -14,6 +14,8 @@
     atomic        of a transaction, consumers with read_committed get all records or none, as its end was answered
     offsets       a committed offset is never lost, and no offset appears that was not committed
     ended         in each partition a marker ends a transaction before its producer's next one: marker_invariants.py
+    former epochs no record comes behind a marker of a later epoch: marker_invariants.py
+    raised        the end of a transaction of version 2 gives the producer the next epoch, and again if it asks again
     groups        every record below the committed offset of a group was read by one of its members
     replicas, sound, states, in sync, coordinators, convergence
                   what replicas, coordinators and the cluster have, at all times and in the end: cluster_invariants.py
@@ -23,6 +25,9 @@
                   producers and transactions by the book: transaction_invariants.py
     strays, expired, instances
                   what groups and the controller refuse, and offsets that expire: group_invariants.py
+    settled, refused, owners, member epochs, stale, obeyed, log owners, log epochs, targets
+                  what members of consumer groups are told, and what their coordinators write:
+                  consumer_group_invariants.py
     watches, fresh, confirmed, sessions, names, limits, heard
                   what the sessions with the metadata store promise: store_invariants.py
     compacted     a compacted log has the last record of each key: compaction_invariants.py
@@ -72,6 +77,7 @@ from tests.simulation.cluster_invariants import (
     who_joins_has_everything,
 )
 from tests.simulation.compaction_invariants import compacted_logs_keep_the_last_of_each_key, superseded_us
+from tests.simulation.consumer_group_invariants import groups_settle, stray_beats_are_refused
 from tests.simulation.derived_state_invariants import (
     cleanings_keep_what_must_stay,
     derived_state_is_that_of_the_batches,
@@ -97,7 +103,7 @@ from tests.simulation.login_invariants import (
     who_has_no_rights_is_denied,
     who_has_rights_is_admitted,
 )
-from tests.simulation.marker_invariants import markers_end_transactions
+from tests.simulation.marker_invariants import markers_end_transactions, records_of_former_epochs_are_refused
 from tests.simulation.missteps import no_missteps
 from tests.simulation.retention_invariants import (
     only_what_may_go_is_deleted,
@@ -471,6 +477,7 @@ INVARIANTS: Mapping[str, Check] = {
     "one leader": an_epoch_has_one_leader,
     "atomic": transactions_are_atomic,
     "ended": markers_end_transactions,
+    "former epochs": records_of_former_epochs_are_refused,
     "offsets": committed_offsets_are_kept,
     "groups": groups_skip_nothing,
     "fenced": earlier_producers_are_fenced,
@@ -495,8 +502,18 @@ INVARIANTS: Mapping[str, Check] = {
             "moves",
             "deletions",
             "unexpected",
+            "raised",
+            "owners",
+            "member epochs",
+            "stale",
+            "obeyed",
+            "log owners",
+            "log epochs",
+            "targets",
         )
     },
+    "settled": groups_settle,
+    "refused": stray_beats_are_refused,
     "coordinators": coordinators_know_what_is_committed,
     "watches": watches_are_called_in_time,
     "fresh": reads_are_fresh,

@@ -19,6 +19,7 @@ from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.coordinator.transaction.shard import TransactionShard
+from tests.simulation.consumer_group_differences import consumer_groups_astray
 from tests.simulation.coordinator_ledgers import GroupLedger, Key, LoggedGroup, LoggedTransaction, TransactionLedger
 
 Difference = tuple[str, object, object]
@@ -38,6 +39,7 @@ def loaded_wrongly(shard: object, ledger: TransactionLedger | GroupLedger) -> It
         groups = {name: _logged(each) for name, each in shard.groups.items() if isinstance(each, ClassicGroup)}
         for name in sorted({*groups, *ledger.groups}):
             yield from different_groups(name, groups.get(name), ledger.groups.get(name))
+        yield from consumer_groups_astray(shard, ledger.consumers)
         yield from different_offsets(_offsets(shard), {key: each.offset for key, each in ledger.offsets.items()})
         yield from different_open_commits(
             _open_offsets(shard),
@@ -62,13 +64,17 @@ def transactions_astray(shard: TransactionShard, ledger: TransactionLedger) -> I
 
 def groups_astray(shard: GroupShard, ledger: GroupLedger, at_end: GroupLedger) -> Iterator[Difference]:
     """The stable groups of an uncommitted generation, or not as their leader's log has them, and the offsets beyond
-    the committed ones: they only grow. `ledger`: what is committed, or was in the log when the shard was loaded."""
+    the committed ones: they only grow. `ledger`: what is committed, or was in the log when the shard was loaded.
+    A group that has just become a classic one has its generation as it is."""
+    yield from consumer_groups_astray(shard, at_end.consumers)
     for name, group in shard.groups.items():
         if not isinstance(group, ClassicGroup) or group.state is not GroupState.STABLE or group.awaiting:
             continue
         found = _logged(group)
         yield from different_groups(name, found, at_end.groups.get(name))
         committed = ledger.groups.get(name)
+        if name in ledger.consumers.groups:
+            continue
         if committed is None or found.generation != committed.generation:
             yield f"an uncommitted generation of group {name}", found.generation, committed and committed.generation
     for key, offset in _offsets(shard).items():
@@ -98,6 +104,8 @@ def different_transactions(
         yield f"the state of transactional id {name}", found.state.label, logged.state.label
     elif found.partitions != logged.partitions:
         yield f"the partitions of transactional id {name}", sorted(found.partitions), sorted(logged.partitions)
+    elif found.client_version != logged.client_version:
+        yield f"the version of transactional id {name}", found.client_version, logged.client_version
     else:
         yield f"the producer of transactional id {name}", found[1:4], logged[1:4]
 
@@ -144,7 +152,12 @@ def different_open_commits(
 def _transactions(shard: TransactionShard) -> dict[str, LoggedTransaction]:
     return {
         name: LoggedTransaction(
-            each.state, each.producer_id, each.producer_epoch, each.timeout_ms, frozenset(each.partitions)
+            each.state,
+            each.producer_id,
+            each.producer_epoch,
+            each.timeout_ms,
+            frozenset(each.partitions),
+            each.client_version,
         )
         for name, each in shard.transactions.items()
     }

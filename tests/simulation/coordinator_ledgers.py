@@ -22,8 +22,11 @@ from odradek.protocol.records import iter_batches, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
 from odradek.storage.producers.transaction_marker import read_marker
+from tests.simulation.consumer_group_ledger import KEYS, ConsumerGroupLedger
 from tests.simulation.log_contents import segment_bytes
 
+GROUP_METADATA = 2
+"""The type of the records of classic groups."""
 RECENT = 6
 """How many states of a transactional id a coordinator may have, of those in the log."""
 
@@ -56,6 +59,7 @@ class LoggedTransaction(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     partitions: frozenset[TopicPartition]
+    client_version: int = 0
 
 
 class TransactionLedger:
@@ -84,6 +88,7 @@ class TransactionLedger:
                         for topic in value.transaction_partitions or ()
                         for number in topic.partition_ids
                     ),
+                    value.client_transaction_version,
                 )
             self.recent.setdefault(transactional_id, deque(maxlen=RECENT)).append(found)
             note(record.offset, transactional_id, found)
@@ -126,6 +131,7 @@ class GroupLedger:
         self.groups: dict[str, LoggedGroup] = {}
         self.offsets: dict[Key, Written] = {}
         self.open: dict[int, dict[Key, Written]] = {}
+        self.consumers = ConsumerGroupLedger()
 
     def take(self, batch: Content, note: object = None) -> None:
         """Applies the next batch."""
@@ -134,10 +140,14 @@ class GroupLedger:
             self._end(header, batch.content)
             return
         for record in read_records(batch.content, 0, header):
-            if versioned_version(record.key or b"") == 2:
+            kind = versioned_version(record.key or b"")
+            if kind == GROUP_METADATA:
                 self._take_group(record)
+            elif kind in KEYS:
+                self.consumers.take(record)
             else:
                 self._take_offset(record, header)
+        self.consumers.end_of_batch()
 
     def _end(self, header: BatchHeader, content: bytes) -> None:
         marker = read_marker(content, 0, header)
@@ -175,4 +185,5 @@ class GroupLedger:
         """Returns a copy, to apply batches to that may be lost."""
         branch = GroupLedger()
         branch.groups, branch.offsets, branch.open = dict(self.groups), dict(self.offsets), deepcopy(self.open)
+        branch.consumers = self.consumers.branch()
         return branch

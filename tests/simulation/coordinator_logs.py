@@ -16,15 +16,26 @@ from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPI
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.consumer_group_ledger import Lasting
 from tests.simulation.coordinator_differences import (
     groups_astray,
     loaded_wrongly,
     transactions_astray,
 )
-from tests.simulation.coordinator_ledgers import GroupLedger, LoggedTransaction, TransactionLedger, batches_from
+from tests.simulation.coordinator_ledgers import (
+    Content,
+    GroupLedger,
+    LoggedTransaction,
+    TransactionLedger,
+    batches_from,
+)
 from tests.simulation.history import History
 from tests.simulation.machine import Machine
+from tests.simulation.missteps import Misstep
 from tests.simulation.transaction_history import Differs, Logged
+
+LASTING = ("orders", "payments", "clicks")
+"""Topics that stay as they were created."""
 
 
 class _Read(NamedTuple):
@@ -127,16 +138,33 @@ class CoordinatorLogs:
                 state=None if found is None else found.state,
                 producer_id=-1 if found is None else found.producer_id,
                 producer_epoch=-1 if found is None else found.producer_epoch,
+                client_version=0 if found is None else found.client_version,
                 skips=offset > next_offset,
             )
             next_offset = offset + 1
             self._history.note(logged)
 
+        if isinstance(ledger, GroupLedger):
+            ledger.consumers.lasting = self._lasting_topics(name)
+        is_whole, end_offset = True, next_offset
         if high_watermark > next_offset:
             for batch in batches_from(partition.log, next_offset, high_watermark):
+                is_whole = is_whole and batch.header.base_offset == end_offset and _is_whole(batch)
                 ledger.take(batch, note)
-                next_offset = batch.header.last_offset + 1
+                next_offset = end_offset = batch.header.last_offset + 1
+        if isinstance(ledger, GroupLedger):
+            for finding in ledger.consumers.found if is_whole else ():
+                self._history.note(Misstep(process=name, finding=finding))
+            ledger.consumers.found.clear()
         self._read[key] = _Read(ledger, next_offset, partition.leader_epoch)
+
+    def _lasting_topics(self, name: str) -> dict[str, Lasting]:
+        """Those that a broker knows."""
+        broker = next(each.running for each in self._machines.values() if each.name == name)
+        known = {} if broker is None else broker.metadata.topics
+        return {
+            topic: Lasting(known[topic].topic_id, len(known[topic].partitions)) for topic in LASTING if topic in known
+        }
 
     def _compare(self, name: str, broker: Broker, partition: Partition) -> None:
         key = partition.topic_partition
@@ -174,3 +202,9 @@ class CoordinatorLogs:
                     was_loaded=was_loaded,
                 )
             )
+
+
+def _is_whole(batch: Content) -> bool:
+    """Whether no cleaner has removed records of a batch, which others may replace."""
+    header = batch.header
+    return header.record_count == header.last_offset - header.base_offset + 1

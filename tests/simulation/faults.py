@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation import (
+    aimed_at_consumer_groups,
     aimed_at_controllers,
     aimed_at_coordinators,
     aimed_at_followers,
@@ -359,6 +360,10 @@ KINDS: Mapping[str, Kind] = {
             ("lose the log, with", aimed_at_followers.lose_the_log, 2),
             ("create again, with", aimed_at_followers.create_again, 2),
             ("stop while it truncates", aimed_at_followers.stop_while_truncating, 2),
+            ("lose between revocation and assignment, with", aimed_at_consumer_groups.lose_between, 4),
+            ("lose a migration, with", aimed_at_consumer_groups.lose_migration, 3),
+            ("lose a resolution, with", aimed_at_consumer_groups.lose_resolution, 2),
+            ("change what is subscribed, with", aimed_at_consumer_groups.change_what_is_subscribed, 3),
         )
     },
     "move what is truncated on": Kind(

@@ -190,5 +190,7 @@ class FinalState:
     stored_access: Mapping[str, object] = field(default_factory=dict)
     """What the store has of them."""
     unread: Sequence[Unread] = ()
+    unsettled: Sequence[str] = ()
+    """What is not as it must be in the groups whose members stay."""
     messages_per_second: float = 0.0
     """On the whole network, when no client has anything to do but to wait."""

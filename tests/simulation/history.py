@@ -62,6 +62,8 @@ class Transaction(Operation):
     """When EndTxn was sent for the first time."""
     producer_id: int = -1
     producer_epoch: int = -1
+    decided_epoch: int = -1
+    """The epoch of the decision, if it is not the producer's."""
 
     def describe(self) -> str:
         """See Operation."""

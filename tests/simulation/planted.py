@@ -52,10 +52,12 @@ from odradek.storage.producers import producer_state
 from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 from odradek.storage.segment.segment import LogSegment
 from tests.simulation.planted_in_access import ACCESS_BUGS
+from tests.simulation.planted_in_consumer_groups import CONSUMER_GROUP_BUGS
 from tests.simulation.planted_in_controllers import CONTROLLER_BUGS
 from tests.simulation.planted_in_groups import GROUP_BUGS
 from tests.simulation.planted_in_logins import LOGIN_BUGS
 from tests.simulation.planted_in_logs import LOG_BUGS
+from tests.simulation.planted_in_newer_transactions import NEWER_TRANSACTION_BUGS
 from tests.simulation.planted_in_replicas import REPLICA_BUGS
 from tests.simulation.planted_in_sessions import SESSION_BUGS, Replace
 from tests.simulation.planted_in_transactions import TRANSACTION_BUGS
@@ -343,7 +345,9 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     **LOGIN_BUGS,
     **ACCESS_BUGS,
     **TRANSACTION_BUGS,
+    **NEWER_TRANSACTION_BUGS,
     **GROUP_BUGS,
+    **CONSUMER_GROUP_BUGS,
     **LOG_BUGS,
 }
 """How to plant each bug."""

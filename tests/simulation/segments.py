@@ -34,7 +34,7 @@ class Segments(NamedTuple):
         """The settings of all brokers."""
         return {
             "log.segment.bytes": str(self.size),
-            "offsets.topic.segment.bytes": str(self.size // 4),
+            "offsets.topic.segment.bytes": str(self.size // 2),
             "transaction.state.log.segment.bytes": str(self.size),
             "log.index.interval.bytes": str(self.index_interval),
             "log.index.size.max.bytes": str(self.index_size),

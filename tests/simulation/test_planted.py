@@ -15,10 +15,12 @@ import pytest
 
 from tests.simulation.planted import BUGS, HARDSHIPS
 from tests.simulation.planted_in_access import ACCESS_BUGS
+from tests.simulation.planted_in_consumer_groups import CONSUMER_GROUP_BUGS
 from tests.simulation.planted_in_controllers import CONTROLLER_BUGS
 from tests.simulation.planted_in_groups import GROUP_BUGS
 from tests.simulation.planted_in_logins import LOGIN_BUGS
 from tests.simulation.planted_in_logs import LOG_BUGS
+from tests.simulation.planted_in_newer_transactions import NEWER_TRANSACTION_BUGS
 from tests.simulation.planted_in_replicas import REPLICA_BUGS
 from tests.simulation.planted_in_transactions import TRANSACTION_BUGS
 
@@ -101,6 +103,12 @@ FOUND_FROM = {
     "partitions are added in memory alone": 2,
     "a replaced producer may end the transaction": 2,
     "completions are not loaded": 1,
+    "the end of a transaction keeps its epoch": 1,
+    "records are accepted in any epoch": 1,
+    "the end of a transaction is not given again": 1,
+    "an epoch may begin in the midst": 1,
+    "nothing can be committed": 1,
+    "the version of a transaction is not loaded": 1,
     "SyncGroup is accepted in any generation": 1,
     "offsets expire too early": 2,
     "offsets do not expire": 2,
@@ -111,6 +119,18 @@ FOUND_FROM = {
     "the last member leads a loaded group": 1,
     "a static member is replaced in memory alone": 1,
     "a replaced static member may commit": 1,
+    "a static member that is away owns nothing": 1,
+    "a member need not give up what it loses": 1,
+    "a member may keep for ever what it loses": 1,
+    "members without heartbeats stay": 1,
+    "commits of earlier epochs are accepted": 1,
+    "heartbeats are accepted in any epoch": 1,
+    "members that have left are loaded": 1,
+    "resolved expressions are not loaded": 1,
+    "targets are kept in memory alone": 1,
+    "an assignor forgets a partition": 1,
+    "groups do not see that topics change": 1,
+    "a group begins anew when it becomes classic": 1,
     "recovery does not note producers": 2,
     "recovery does not index batches": 1,
     "leader epochs are not truncated": 3,
@@ -161,6 +181,12 @@ FOUND_BY = {
     "partitions are added in memory alone": "the partitions of transactional id",
     "a replaced producer may end the transaction": "was accepted under",
     "completions are not loaded": "the state of transactional id",
+    "the end of a transaction keeps its epoch": "has not raised the epoch",
+    "records are accepted in any epoch": "behind a marker of epoch",
+    "the end of a transaction is not given again": "was refused again",
+    "an epoch may begin in the midst": "begin in the midst",
+    "nothing can be committed": "commit nothing",
+    "the version of a transaction is not loaded": "the version of transactional id",
     "SyncGroup is accepted in any generation": "was not turned away",
     "offsets expire too early": "has expired too early",
     "offsets do not expire": "has not expired",
@@ -171,6 +197,18 @@ FOUND_BY = {
     "the last member leads a loaded group": "the leader of group",
     "a static member is replaced in memory alone": "the members of group",
     "a replaced static member may commit": "had taken its place",
+    "a static member that is away owns nothing": "in the log, and to",
+    "a member need not give up what it loses": "still consumes it",
+    "a member may keep for ever what it loses": "has not given up",
+    "members without heartbeats stay": "and nobody is there",
+    "commits of earlier epochs are accepted": "too late: it was in epoch",
+    "heartbeats are accepted in any epoch": "was accepted of",
+    "members that have left are loaded": "the members of consumer group",
+    "resolved expressions are not loaded": "the expressions of consumer group",
+    "targets are kept in memory alone": "the targets in consumer group",
+    "an assignor forgets a partition": "gives nobody",
+    "groups do not see that topics change": "nobody in",
+    "a group begins anew when it becomes classic": "was told epoch",
     "recovery does not note producers": "producers, ",
     "recovery does not index batches": "that lacks entries",
     "leader epochs are not truncated": "a leader epoch beyond its end",
@@ -198,7 +236,17 @@ FOUND_BY = {
     "passwords that other brokers change are not applied": "has the password",
 }
 """What the checker says of each bug that concerns one part of the brokers; `|`: or."""
-OF_ONE_PART = {*ACCESS_BUGS, *CONTROLLER_BUGS, *REPLICA_BUGS, *LOGIN_BUGS, *TRANSACTION_BUGS, *GROUP_BUGS, *LOG_BUGS}
+OF_ONE_PART = {
+    *NEWER_TRANSACTION_BUGS,
+    *CONSUMER_GROUP_BUGS,
+    *ACCESS_BUGS,
+    *CONTROLLER_BUGS,
+    *REPLICA_BUGS,
+    *LOGIN_BUGS,
+    *TRANSACTION_BUGS,
+    *GROUP_BUGS,
+    *LOG_BUGS,
+}
 BY_ONE_KIND = {
     "an unknown partition is treated as deleted": ("return alone, with", 3),
     "markers of an earlier coordinator are accepted": ("hold markers, with", 3),

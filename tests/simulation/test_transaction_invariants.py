@@ -43,7 +43,7 @@ def log_of(text: str) -> FinalState:
     return FinalState(logs={PAYMENTS: ReplicaLog(partition=PAYMENTS, broker_id=1, high_watermark=1, batches=[batch])})
 
 
-def logged(*states: State, producer_id: int = 7, skips: bool = False) -> Scene:
+def logged(*states: State, producer_id: int = 7, skips: bool = False, version: int = 0) -> Scene:
     scene = Scene()
     for offset, (state, epoch) in enumerate(states):
         scene.add(
@@ -55,6 +55,7 @@ def logged(*states: State, producer_id: int = 7, skips: bool = False) -> Scene:
                 state=state,
                 producer_id=producer_id,
                 producer_epoch=epoch,
+                client_version=version,
                 skips=skips,
             )
         )
@@ -96,6 +97,21 @@ def test_states_follow_each_other_in_the_log() -> None:
     assert len(texts(epochs_grow_in_the_log, logged((EMPTY, 0), (PREPARE_COMMIT, 0)))) == 1
     assert len(texts(epochs_grow_in_the_log, logged((ONGOING, 0), (COMPLETE_COMMIT, 0)))) == 1
     assert texts(epochs_grow_in_the_log, logged((ONGOING, 0), (COMPLETE_COMMIT, 0), skips=True)) == []
+
+
+def test_transactions_of_version_2_raise_the_epoch() -> None:
+    whole = ((EMPTY, 0), (ONGOING, 0), (PREPARE_COMMIT, 1), (COMPLETE_COMMIT, 1), (ONGOING, 1), (PREPARE_ABORT, 2))
+    assert texts(epochs_grow_in_the_log, logged(*whole, version=2)) == []
+    (text,) = texts(epochs_grow_in_the_log, logged((ONGOING, 1), (PREPARE_COMMIT, 1), version=2))
+    assert text.endswith("and has not raised the epoch 1")
+    assert texts(epochs_grow_in_the_log, logged((ONGOING, 1), (PREPARE_COMMIT, 1))) == []
+
+
+def test_a_transaction_of_version_2_without_anything_in_it_may_be_aborted() -> None:
+    for state in EMPTY, COMPLETE_ABORT, COMPLETE_COMMIT:
+        assert texts(epochs_grow_in_the_log, logged((state, 0), (PREPARE_ABORT, 1), version=2)) == []
+        assert len(texts(epochs_grow_in_the_log, logged((state, 0), (PREPARE_ABORT, 1)))) == 1
+        assert len(texts(epochs_grow_in_the_log, logged((state, 0), (PREPARE_COMMIT, 1), version=2))) == 1
 
 
 def test_what_was_compacted_may_have_been_of_any_id() -> None:

@@ -23,12 +23,15 @@ import structlog
 from odradek.broker.coordinator.transaction.transaction_state import IN_THE_LOG
 from odradek.broker.security.sasl.plain import PLAIN
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.consumer_groups import CONSUMER_GROUPS
 from tests.simulation.faults import Fault
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import Commit, History, Initialised, Outcome, Send, Synced, Transaction
 from tests.simulation.intruders import INTRUDERS
 from tests.simulation.login_history import Attempt, LoggedIn
 from tests.simulation.many import report_of
+from tests.simulation.membership_history import GaveUp, StrayBeat
+from tests.simulation.membership_history import Told as ToldOfGroup
 from tests.simulation.report import quieten
 from tests.simulation.rivals import RIVALS
 from tests.simulation.run import fewest, main, run_all, run_one
@@ -184,11 +187,15 @@ def test_every_client_does_its_work(told: Told) -> None:
     assert any(each.outcome is Outcome.FAILED for each in history.of(Commit) if each.generation >= 0)
     for often in (StoreRead, StoreChange, Move, SettingChange):
         assert sum(each.outcome is Outcome.OK for each in history.of(often)) > 5, often
-    for answered in (Identified, Stray, BriefCommit, LateWrite):
+    for answered in (Identified, Stray, StrayBeat, BriefCommit, LateWrite):
         assert any(each.outcome is not Outcome.UNKNOWN for each in history.of(answered)), answered
     assert {each.state for each in history.of(Logged)} >= IN_THE_LOG, "transactions had all states"
     for kind in (Applied, Owned, Named, TooLong, Synced):
         assert any(history.of(kind)), kind
+    for group in CONSUMER_GROUPS:
+        assert any(each.partitions for each in history.of(ToldOfGroup) if each.group == group), group
+        assert any(each.group == group for each in history.of(GaveUp)), group
+    assert any(each.decided_epoch > 0 and each.outcome is Outcome.OK for each in history.of(Transaction))
 
 
 @pytest.mark.long

@@ -87,6 +87,8 @@ class Logged(Operation):
     state: TransactionState | None
     producer_id: int = -1
     producer_epoch: int = -1
+    client_version: int = 0
+    """The version of transactions of the request that led to it, or of the cluster."""
     skips: bool = False
 
     def describe(self) -> str:

@@ -4,7 +4,8 @@ verified      What a producer writes outside its transaction is refused: to a pa
               the end, after the coordinator has aborted the transaction (KIP-890, part 1).
 unique        No two producers have the same producer id.
 producer epochs  In the coordinator's log, states follow each other as they may. An epoch of a producer id never falls.
-              A new producer has a higher one; so has a producer whose transaction the coordinator aborts.
+              A new producer has a higher one; so has a producer whose transaction the coordinator aborts, and each
+              transaction of version 2.
 decided       What the coordinator decides of a transaction is what its producer has asked for. If nobody has asked,
               it aborts.
 last stable   No replica has a transaction that is open below its last stable offset.
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from odradek.broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from odradek.broker.coordinator.transaction.transaction_state import TransactionState
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.final_state import FinalState
@@ -26,6 +28,7 @@ from tests.simulation.violation import Violation
 _EMPTY, _ONGOING = TransactionState.EMPTY, TransactionState.ONGOING
 _PREPARE = {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
 _COMPLETE = {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+_PREPARE_ABORT = TransactionState.PREPARE_ABORT
 _AFTER = {
     _EMPTY: {_EMPTY, _ONGOING},
     _ONGOING: {_ONGOING, *_PREPARE},
@@ -95,6 +98,11 @@ def epochs_grow_in_the_log(history: History, final: FinalState) -> Iterator[Viol
 def _wrong_step(earlier: list[Logged], logged: Logged) -> str:
     last = earlier[-1]
     allowed = {after for each in earlier if each.state is not None for after in _AFTER[each.state]}
+    if logged.client_version >= EPOCH_PER_TRANSACTION:
+        allowed.add(_PREPARE_ABORT)  # of nothing, as far as the coordinator knows
+        raises = logged.state in _PREPARE and last.state not in _PREPARE and logged.producer_id == last.producer_id
+        if raises and logged.producer_epoch <= last.producer_epoch:
+            return f"and has not raised the epoch {last.producer_epoch}"
     if logged.state not in allowed and logged.state is not last.state:
         return f"after {[each.state.label for each in earlier if each.state is not None]}"
     if logged.producer_id != last.producer_id:
@@ -114,7 +122,8 @@ def decisions_are_those_of_producers(history: History, final: FinalState) -> Ite
     """decided"""
     asked: dict[tuple[int, int], list[Transaction]] = defaultdict(list)
     for transaction in history.of(Transaction):
-        asked[transaction.producer_id, transaction.producer_epoch].append(transaction)
+        epoch = transaction.producer_epoch if transaction.decided_epoch < 0 else transaction.decided_epoch
+        asked[transaction.producer_id, epoch].append(transaction)
     ongoing: dict[str, Logged] = {}
     for logged in history.of(Logged):
         if logged.state is _ONGOING:

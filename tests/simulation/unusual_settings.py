@@ -19,6 +19,7 @@ short turns       Few requests that wait are tried at a time, so that the list o
 purges            Requests that wait are removed from the lists of what they wait for soon after they are answered
 nothing kept      What is committed of the topic `clicks` is deleted at once. A replica that leads uncleanly may end
                   before all others begin
+feature changes   The levels of features are lowered and raised while groups and transactions are at work
 compaction lags   Young records are not compacted, or old ones must be
 
 What is drawn here comes from a source of its own, as in security.py.
@@ -45,6 +46,7 @@ FEW_KEYS = {"log.cleaner.dedupe.buffer.size": "2097152", "log.cleaner.io.buffer.
 """About eight."""
 MOVED_BYTES_PER_S = (30_000, 100_000)
 CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY)
+FEATURE_CHANGES = 0.25
 KEEPS_NOTHING = {"retention.bytes": "0"}
 LAGS: tuple[dict[str, str], ...] = (
     {},
@@ -56,13 +58,15 @@ LAGS: tuple[dict[str, str], ...] = (
 class UnusualSettings(NamedTuple):
     """`brokers`: settings of all brokers. `balances`: of the compacted topic. `codec`: of the batches of the producer
     that writes to it. `clicks`: of the topic that may be led uncleanly. `tries`: how many requests that wait are
-    tried in one turn of the loop; None: as many as usual."""
+    tried in one turn of the loop; None: as many as usual.
+    `changes_features`: see feature_changes.py."""
 
     brokers: dict[str, str]
     balances: dict[str, str]
     codec: int
     clicks: dict[str, str]
     tries: int | None
+    changes_features: bool
 
 
 def unusual_settings_of(seed: int) -> UnusualSettings:
@@ -94,4 +98,4 @@ def unusual_settings_of(seed: int) -> UnusualSettings:
     if source.random() < 0.3:
         brokers["controlled.shutdown.enable"] = "false"
     tries = source.randint(*FEW_TRIES) if source.random() < 0.4 else None
-    return UnusualSettings(brokers, lag, codec, clicks, tries)
+    return UnusualSettings(brokers, lag, codec, clicks, tries, source.random() < FEATURE_CHANGES)

@@ -20,6 +20,8 @@
     doomed topics topics that are deleted while groups and transactions use them
     brief-offsets a client whose commits expire
     held-offsets  a client whose commits do not expire while a transaction has new ones
+    keen, matching, migrants
+                  groups of KIP-848, and one whose members change their protocol (consumer_groups.py)
     guests        clients whose access changes, and who changes it (guests.py)
 
 Every client is a node with a host of its own: it can be cut off from a broker as any other host.
@@ -53,9 +55,11 @@ from tests.simulation.client.acls import give_rights
 from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
+from tests.simulation.client.consumer_member import ConsumerMember
 from tests.simulation.client.late_producer import LateProducer
 from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
+from tests.simulation.client.newer_transactions import NewerLateProducer, NewerProducer
 from tests.simulation.client.offsets_producer import OffsetsProducer
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.store import StoreClient
@@ -63,16 +67,38 @@ from tests.simulation.client.stray_broker import StrayBroker
 from tests.simulation.client.topics import TopicAdmin
 from tests.simulation.client.transactions import TransactionalProducer
 from tests.simulation.compaction_invariants import key_of
+from tests.simulation.consumer_group_invariants import unsettled
+from tests.simulation.consumer_groups import (
+    CONSUMER_GROUPS,
+    DYNAMIC,
+    GROUP_HOSTS,
+    KEEN,
+    MATCHERS,
+    MATCHING,
+    MIGRANT_HOSTS,
+    MIGRANTS,
+    STATIC,
+    DynamicMembers,
+    Era,
+    Host,
+    MatchingMembers,
+    MigratingMembers,
+    StaticMembers,
+    Surroundings,
+)
 from tests.simulation.deserters import Deserters
 from tests.simulation.doomed_topics import DOOMED, DOOMED_GROUP, DoomedProducer, DoomedTopics
 from tests.simulation.expulsions import Expulsions
+from tests.simulation.feature_changes import FEATURE_KEEPER, FeatureKeeper
 from tests.simulation.final_state import Unread
 from tests.simulation.guests import AccessKeeper, Guest, Visitor
 from tests.simulation.held_offsets import HELD_GROUP, HELD_TIMEOUT_MS, HOLDER, HeldOffsets
 from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
+from tests.simulation.memberships import Memberships, shard_of
 from tests.simulation.newcomers import Newcomers
+from tests.simulation.newer_stragglers import NEWER_STRAGGLERS, NewerStragglers
 from tests.simulation.one_offs import ONE_OFF_IDS, ONE_OFFS_GROUP, OneOffs
 from tests.simulation.passing_members import PASSING_GROUPS, PassingMembers
 from tests.simulation.retention import READINGS, READINGS_PARTITIONS, RecordDeleter, readings_settings
@@ -82,6 +108,7 @@ from tests.simulation.segments import LARGEST_BATCH_FACTOR
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
 from tests.simulation.stragglers import STRAGGLERS, Stragglers
+from tests.simulation.stray_consumers import StrayConsumers
 from tests.simulation.strays import STRAYS, Strays
 from tests.simulation.upkeep import DiskMover, SettingsKeeper
 
@@ -97,6 +124,7 @@ CLICKS_PARTITIONS, CLICKS_REPLICAS = 3, 2
 GROUP, STATICS, COPIES = "g", "s", "copies"
 SEND_EVERY_S = 0.12
 TRANSACT_EVERY_S = 0.25
+STRAY_CONSUMERS = "stray-consumers"
 LATE_LEADER, STRAY_BROKER = "late-leader", "stray-broker"
 STORE_CLIENTS = ("store-client-1", "store-client-2")
 MEMBER_STOPS_EVERY_S, MEMBER_IS_STOPPED_S = (6.0, 14.0), (4.5, 6.5)
@@ -149,6 +177,8 @@ class Workload:
         "one-offs",
         "passing-members",
         "held-offsets",
+        "newer-stragglers",
+        "transactional-3",
         "reader-1",
         "reader-2",
         "readings-reader",
@@ -160,6 +190,9 @@ class Workload:
         "settings-keeper",
         "disk-mover",
         "record-deleter",
+        *GROUP_HOSTS,
+        STRAY_CONSUMERS,
+        FEATURE_KEEPER,
         *STORE_CLIENTS,
         LATE_LEADER,
         STRAY_BROKER,
@@ -182,7 +215,8 @@ class Workload:
             *ONE_OFF_IDS,
             STRAYS,
             HOLDER,
-            *map(_transactional_id, ("transactional-1", "transactional-2")),
+            NEWER_STRAGGLERS,
+            *map(_transactional_id, ("transactional-1", "transactional-2", "transactional-3")),
         ]
         self._transactions = 0
         self._rivals: Rivals | None = None
@@ -196,6 +230,13 @@ class Workload:
         self._clients: list[Client] = []
         self._members: dict[str, Node] = {}
         self._belonging: dict[str, Member] = {}
+        self._group_hosts: dict[str, list[Host]] = {}
+        self.memberships = {
+            group: Memberships(
+                world.history, group, lambda: world.loop.now_us, partial(shard_of, world.machines, group)
+            )
+            for group in CONSUMER_GROUPS
+        }
         for number, name in enumerate(self.hosts, 1):
             world.network.add_host(name, f"10.0.1.{number}")
         if world.security is not None:
@@ -248,6 +289,7 @@ class Workload:
                 HELD_GROUP,
                 ONE_OFFS_GROUP,
                 *PASSING_GROUPS,
+                *CONSUMER_GROUPS,
             ],
             transactional_ids=self.transactional_ids,
         )
@@ -265,7 +307,8 @@ class Workload:
         self._start_producer("leader-1", self.partitions, is_idempotent=False, max_in_flight=1, acks=1)
         self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1, most_batches=3)
         for name in ("transactional-1", "transactional-2"):
-            self._start_transactions(name)
+            self._start_transactions(name, TransactionalProducer)
+        self._start_transactions("transactional-3", NewerProducer)
         self._start_rivals("rivals")
         self._start_trespassers()
         everywhere = [*self.partitions, *self.payments, *self.parcels, *self.balances]
@@ -281,6 +324,7 @@ class Workload:
         self._start_client("expulsions", self._expulsions(statics))
         members = list(self._members.values())
         self._applications.append(self._world.loop.create_task(self._stop_now_and_then(members, "stopped members")))
+        self._start_consumer_groups()
         self._start_administrators()
         if self._world.store_links is not None:
             self._start_store_clients(self._world.store_links)
@@ -288,6 +332,35 @@ class Workload:
             self._start_intruders(self._world.security)
         if self._world.access is not None:
             self._start_guests(self._world.access)
+
+    def _start_consumer_groups(self) -> None:
+        around = Surroundings(self._world.history, self._cluster, self._random, self.memberships.__getitem__)
+        era = Era(self._random("era of the migrants"), self._ending)
+        self._applications.append(self._world.loop.create_task(era.run()))
+        self._clients.append(era)
+        clients: dict[str, Host] = {
+            **{name: DynamicMembers(around, self._ending, name=name, topic=ORDERS) for name in DYNAMIC},
+            **{name: StaticMembers(around, self._ending, name=name, topic=ORDERS) for name in STATIC},
+            **{name: MatchingMembers(around, self._ending, name=name, topics=[PAYMENTS, CLICKS]) for name in MATCHERS},
+            **{
+                name: MigratingMembers(around, self._ending, name=name, topic=ORDERS, era=era) for name in MIGRANT_HOSTS
+            },
+        }
+        self._group_hosts = {
+            KEEN: [clients[name] for name in (*DYNAMIC, *STATIC)],
+            MATCHING: [clients[name] for name in MATCHERS],
+            MIGRANTS: [clients[name] for name in MIGRANT_HOSTS],
+        }
+        name = STRAY_CONSUMERS
+        strays = StrayConsumers(
+            self._cluster(name), self._world.history, self._random(name), self._keen_members, name=name, group=KEEN
+        )
+        self._start_client(name, strays)
+        nodes = [self._start_client(name, client) for name, client in clients.items()]
+        self._applications.append(self._world.loop.create_task(self._stop_now_and_then(nodes, "stopped consumers")))
+
+    def _keen_members(self) -> list[ConsumerMember]:
+        return [host.current for host in self._group_hosts[KEEN] if isinstance(host.current, ConsumerMember)]
 
     def _start_guests(self, access: Access) -> None:
         world, source = self._world, self._random(KEEPER)
@@ -367,6 +440,16 @@ class Workload:
         node = self._node("admin", number=2)
         await self._start(node, self._ask_for_offsets())
 
+    def unsettled(self) -> list[str]:
+        """What is not as it must be in the groups of `consumer_groups.py`, whose members stay until the end."""
+        return [
+            wrong
+            for group, hosts in self._group_hosts.items()
+            for wrong in unsettled(
+                self._world.machines, self.memberships[group], [each.current for each in hosts if each.current]
+            )
+        ]
+
     def unread(self, ends: Mapping[TopicPartition, int]) -> list[Unread]:
         """What consumers have not read."""
         return [
@@ -378,7 +461,12 @@ class Workload:
 
     async def _ask_for_offsets(self) -> None:
         cluster = self._cluster("admin")
-        for group, partitions in ((GROUP, self.partitions), (COPIES, self.partitions)):
+        for group, partitions in (
+            (GROUP, self.partitions),
+            (COPIES, self.partitions),
+            (KEEN, self.partitions),
+            (MIGRANTS, self.partitions),
+        ):
             asked = self._world.history.begin(Request(process="admin", what=f"ask for the last offsets of {group}"))
             for _ in range(100):
                 if await committed_offsets(cluster, self._world.history, "admin", group, partitions) is not None:
@@ -446,10 +534,8 @@ class Workload:
         """How many transactions have ended."""
         return self._transactions + (0 if self._rivals is None else self._rivals.transactions)
 
-    def _start_transactions(self, name: str) -> None:
-        producer = TransactionalProducer(
-            self._cluster(name), self._world.history, name=name, transactional_id=_transactional_id(name)
-        )
+    def _start_transactions(self, name: str, kind: type[TransactionalProducer]) -> None:
+        producer = kind(self._cluster(name), self._world.history, name=name, transactional_id=_transactional_id(name))
         self.producers.append(producer)
         node = self._node(name)
         self._start(node, producer.run())
@@ -457,7 +543,7 @@ class Workload:
 
     async def _transact(self, producer: TransactionalProducer, source: Random) -> None:
         texts = _texts(producer.name)
-        share = self.partitions[self.transactions_share(producer.name) :: 2]
+        share = self.partitions[self.transactions_share(producer.name) :: 3]
         offsets = dict.fromkeys(share, 0)
         while not self._is_ending:
             await asyncio.sleep(source.expovariate(1 / TRANSACT_EVERY_S))
@@ -472,8 +558,11 @@ class Workload:
             self._transactions += 1
 
     def _start_rivals(self, name: str) -> None:
+        kinds = self._random("kinds of the rivals")
+
         def new_producer(name: str) -> TransactionalProducer:
-            return TransactionalProducer(self._cluster(name), self._world.history, name=name, transactional_id=RIVALS)
+            kind = kinds.choice([TransactionalProducer, NewerProducer])
+            return kind(self._cluster(name), self._world.history, name=name, transactional_id=RIVALS)
 
         rivals = self._rivals = Rivals(
             new_producer, _texts, self._random(name), self._ending, name=name, partitions=self.payments
@@ -535,6 +624,17 @@ class Workload:
             name="passing-members",
             kept=self.payments[0],
             other=self.partitions[0],
+        )
+        trespassers["newer-stragglers"] = NewerStragglers(
+            lambda name: NewerLateProducer(
+                cluster("newer-stragglers"), history, name=name, transactional_id=NEWER_STRAGGLERS
+            ),
+            _texts,
+            source("newer-stragglers"),
+            name="newer-stragglers",
+            partitions=self.payments,
+            group=COPIES,
+            offset=self.partitions[0],
         )
         trespassers["held-offsets"] = HeldOffsets(
             cluster("held-offsets"),
@@ -672,6 +772,7 @@ class Workload:
             "disk-mover",
             "record-deleter",
             *(["replica-mover"] if self.parcels else []),
+            *([FEATURE_KEEPER] if self._world.unusual.changes_features else []),
         ]
         for name in names:
             source = self._random(name)
@@ -690,6 +791,8 @@ class Workload:
             movable = [*self.partitions, *self.payments, *self.balances, *self.readings, *self.clicks]
             self.disk_mover = DiskMover(office, partitions=movable, brokers=brokers)
             return self.disk_mover
+        if name == FEATURE_KEEPER:
+            return FeatureKeeper(office)
         if name == "record-deleter":
             return RecordDeleter(office, partitions=self.readings[:1])
         self.replica_mover = ReplicaMover(office, partitions=self.parcels, brokers=brokers)
@@ -697,9 +800,11 @@ class Workload:
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
-    def _start_client(self, name: str, client: Client) -> None:
+    def _start_client(self, name: str, client: Client) -> Node:
         self._clients.append(client)
-        self._applications.append(self._start(self._node(name), client.run()))
+        node = self._node(name)
+        self._applications.append(self._start(node, client.run()))
+        return node
 
     def _node(self, name: str, number: int = 1) -> Node:
         node = Node(name, number)

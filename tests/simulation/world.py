@@ -31,9 +31,11 @@ from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.login import Login
 from tests.simulation.client.requests import elect_leaders
 from tests.simulation.client.wire import NotSent, Unanswered
+from tests.simulation.consumer_groups import SETTINGS as GROUP_SETTINGS
 from tests.simulation.disk import ThreadTimes
 from tests.simulation.examination import examine
 from tests.simulation.faults import KINDS, Fault, schedule
+from tests.simulation.feature_changes import FEATURE_KEEPER
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import Commit, History, Operation, Outcome, Send, Wrong
 from tests.simulation.intruders import INTRUDERS
@@ -71,6 +73,7 @@ HEALED_BY_TIME = {"replicas", "convergence", "topics", "reassignments", "answere
     "removed",
     "compacted",
     "known",
+    "settled",
 }
 """Invariants that hold some time after the last fault. While they hold, nothing changes that could heal another one."""
 INCURABLE_LOOKS = 3
@@ -80,7 +83,16 @@ LONGEST_WARNING_S = 0.03
 LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
 IN_FLIGHT = (Send, Commit)
-WHO_ADMINISTER = ("admin", "topic-keeper", "replica-mover", "settings-keeper", "disk-mover", "record-deleter", OPERATOR)
+WHO_ADMINISTER = (
+    "admin",
+    "topic-keeper",
+    "replica-mover",
+    "settings-keeper",
+    "disk-mover",
+    "record-deleter",
+    FEATURE_KEEPER,
+    OPERATOR,
+)
 """The clients that are administrators if there is security. The others are of the user CLIENTS."""
 
 
@@ -238,6 +250,7 @@ class World:
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
             "log.segment.bytes": "65536",
+            **GROUP_SETTINGS,
         }
         if self.scale.brokers > 2:
             settings |= {"transaction.state.log.min.isr": "2", "min.insync.replicas": "2"}
@@ -344,6 +357,7 @@ class World:
                     running = {number: machine.running for number, machine in self.machines.items()}
                     final.access = {each: access_known_to(broker) for each, broker in running.items() if broker}
             final.unread = self.workload.unread({key: log.high_watermark for key, log in final.logs.items()})
+            final.unsettled = self.workload.unsettled()
             final.messages_per_second = (self.network.messages - messages) / QUIET_S
             violations = check(self.history, final)
             is_healing = any(violation.invariant in HEALED_BY_TIME for violation in violations)

@@ -267,11 +267,15 @@ class CoordinatorRuntime:
         if not led.is_current():
             decision.done(AppendFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
-        if not decision.records:
-            decision.done(None)
-            return
         appends = self._appends
         acks = self.settings.required_acks if decision.acks is None else decision.acks
+        if not decision.records:
+            unreplicated = led.unreplicated
+            if unreplicated is None:
+                decision.done(None)
+            else:
+                self._complete(led, decision, unreplicated, acks)
+            return
         now_ms = self._clock.wall_ms()
         end_offset = self._end_offset(led)
         try:
@@ -284,9 +288,16 @@ class CoordinatorRuntime:
             return
         decision.base_offset = result.base_offset
         if decision.replay:
+            led.unreplicated = result
             self._replay(led, decision, result, now_ms)
+        self._complete(led, decision, result, acks)
 
+    def _complete(self, led: LedPartition, decision: Decision, result: PartitionAppendResult, acks: int) -> None:
+        """Calls `done` once the append is as safe as acks requires."""
+        appends = self._appends
         if appends.is_safe(led.topic_partition, result, acks):
+            if acks == self.settings.required_acks and led.unreplicated is result:
+                led.unreplicated = None
             decision.done(None)
             return
 

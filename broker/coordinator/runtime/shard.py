@@ -75,7 +75,8 @@ def nobody_waits(_error: ProtocolError | None) -> None:
 class Decision:
     """The records to append and the callback to call afterwards. Times in ms.
 
-    `records` are written as one batch. If it is empty, nothing is written and `done` is called at once.
+    `records` are written as one batch. If it is empty, nothing is written: `done` is called when the records that were
+    replayed before are replicated, since the decision is made of them, too.
     `done` is called exactly once, possibly before `act` returns: with None once the high watermark has passed the
     batch, otherwise with an AppendFailed.
     `replay`: whether the records are replayed into the shard right after the append, before the high watermark has

@@ -154,7 +154,8 @@ def _end_of_epoch(
     new_producer_id: int | None,
 ) -> Transit | Retried:
     """EndTxn of version 2. A transaction without partitions can be aborted: the client cannot know whether its batches
-    have arrived.
+    have arrived. Only what has ended in version 2 can be asked for again: the end in an earlier version bears the epoch
+    of another producer, which has fenced this one.
     """
     if transaction is None:
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -165,7 +166,8 @@ def _end_of_epoch(
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     state, epoch = transaction.state, transaction.producer_epoch
     ends = epoch == producer.producer_epoch and not state.is_prepared
-    repeats = (has_moved_on or epoch == producer.producer_epoch + 1) and state not in (EMPTY, ONGOING)
+    has_ended = state not in (EMPTY, ONGOING) and transaction.client_version >= EPOCH_PER_TRANSACTION
+    repeats = has_ended and (has_moved_on or epoch == producer.producer_epoch + 1)
     if not ends and not repeats:
         raise _fenced(transaction, producer)
     if ends and (state == ONGOING or not committed):

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -45,6 +46,8 @@ class Cluster:
         self.client_id = client_id
         self.leaders: dict[TopicPartition, Leader] = {}
         self.brokers: dict[int, Address] = {}
+        self.topic_ids: dict[str, UUID] = {}
+        """Of the topics in the last answers."""
         self.controller_id = -1
         self.on_leaders: Callable[[], object] = lambda: None
         self._bootstrap = list(bootstrap)
@@ -66,11 +69,17 @@ class Cluster:
     # --- requests -----------------------------------------------------------------------------------------------
 
     async def ask(
-        self, address: Address, request: Message, *, purpose: str = "", timeout_s: float = REQUEST_TIMEOUT_S
+        self,
+        address: Address,
+        request: Message,
+        *,
+        purpose: str = "",
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        version: int | None = None,
     ) -> Any:
         """Sends to one broker, on the connection for this purpose. Raises NotSent and Unanswered."""
         wire = await self._wire(address, purpose)
-        return await wire.ask(request, timeout_s)
+        return await wire.ask(request, timeout_s, version)
 
     async def ask_broker(self, broker_id: int, request: Message, **options: Any) -> Any:
         """Sends to a broker of the metadata. Raises NotSent and Unanswered."""
@@ -141,6 +150,8 @@ class Cluster:
             self.brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         self.controller_id = response.controller_id
         for topic in response.topics:
+            if topic.error_code == ErrorCode.NONE:
+                self.topic_ids[topic.name] = topic.topic_id
             for partition in topic.partitions:
                 self._note(TopicPartition(topic.name, partition.partition_index), partition)
         self.on_leaders()
@@ -156,15 +167,13 @@ class Cluster:
 
     # --- coordinators -------------------------------------------------------------------------------------------
 
-    async def ask_coordinator(
-        self, kind: int, key: str, request: Message, *, purpose: str = "", timeout_s: float = REQUEST_TIMEOUT_S
-    ) -> Any:
-        """Sends to the coordinator of a group or transactional id. Raises NotSent and Unanswered."""
+    async def ask_coordinator(self, kind: int, key: str, request: Message, **options: Any) -> Any:
+        """Sends to the coordinator of a group or transactional id, see `ask`. Raises NotSent and Unanswered."""
         address = self._coordinators.get((kind, key))
         if address is None:
             address = await self._find(kind, key)
         try:
-            return await self.ask(address, request, purpose=purpose, timeout_s=timeout_s)
+            return await self.ask(address, request, **options)
         except (NotSent, Unanswered):
             self.forget_coordinator(kind, key)
             raise

@@ -229,7 +229,10 @@ class LateProducer(TransactionalProducer):
         request = produce_batches(
             {partition: batch}, acks=-1, timeout_ms=TIMEOUT_MS, transactional_id=self.transactional_id
         )
-        await self._outcome_of(write, self.cluster.ask_broker(leader.broker_id, request), _produced)
+        await self._outcome_of(write, self._send(leader.broker_id, request), _produced)
+
+    def _send(self, broker_id: int, request: Message) -> Any:
+        return self.cluster.ask_broker(broker_id, request, version=self.produce_version)
 
     async def _late_offset(self, group: str, partition: TopicPartition) -> None:
         request = txn_commit_request(self, group, {partition: 1 << 40})
@@ -238,8 +241,13 @@ class LateProducer(TransactionalProducer):
         await self._outcome_of(self.history.begin(late), asking, commit_codes)
 
     async def _late(self, what: str, request: Message, codes_of: Any) -> None:
+        await self._late_request(what, TRANSACTION, self.transactional_id, request, None, codes_of)
+
+    async def _late_request(
+        self, what: str, kind: int, key: str, request: Message, version: int | None, codes_of: Any
+    ) -> None:
         late = LateWrite(process=self.name, transactional_id=self.transactional_id, what=what)
-        asking = self.cluster.ask_coordinator(TRANSACTION, self.transactional_id, request)
+        asking = self.cluster.ask_coordinator(kind, key, request, version=version)
         await self._outcome_of(self.history.begin(late), asking, codes_of)
 
     async def _outcome_of(self, late: Operation, asking: Any, codes_of: Any) -> None:

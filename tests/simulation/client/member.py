@@ -206,6 +206,19 @@ class Member:
         if code is not ErrorCode.NONE:
             self._note_error(code)
             return None
+        partitions = []
+        if synced.assignment:  # the leader may have given it nothing
+            _, assignment = decode_versioned(ConsumerProtocolAssignment, synced.assignment)
+            partitions = [
+                TopicPartition(topic.topic, number)
+                for topic in assignment.assigned_partitions
+                for number in topic.partitions
+            ]
+        self.synced(partitions)
+        return partitions
+
+    def synced(self, partitions: Sequence[TopicPartition]) -> None:
+        """It has got its share."""
         self.history.note(
             Synced(
                 process=self.name,
@@ -214,14 +227,6 @@ class Member:
                 instance_id=self._instance_id,
             )
         )
-        if not synced.assignment:  # the leader has forgotten this member
-            return []
-        _, assignment = decode_versioned(ConsumerProtocolAssignment, synced.assignment)
-        return [
-            TopicPartition(topic.topic, number)
-            for topic in assignment.assigned_partitions
-            for number in topic.partitions
-        ]
 
     async def _take_part(self) -> None:
         """Sends heartbeats and commits until the generation ends."""

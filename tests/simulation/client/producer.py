@@ -25,6 +25,9 @@ class Producer:
     """Start it with `run` as a task of the client's node. `max_in_flight`: batches per partition, and requests per
     broker. `most_batches`: in a request."""
 
+    produce_version: int | None = None
+    """The version of Produce, if it is not the usual one."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -153,7 +156,7 @@ class Producer:
         )
         is_stale = False
         try:
-            response = await self.cluster.ask_broker(broker_id, request)
+            response = await self.cluster.ask_broker(broker_id, request, version=self.produce_version)
         except NotSent:
             is_stale = True
             for batch in batches.values():

@@ -8,7 +8,9 @@ from typing import NamedTuple
 from odradek.clients.logins import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
 from odradek.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.delete_records import DeleteRecordsRequest
+from odradek.protocol.messages.features import UpdateFeaturesRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import (
@@ -78,6 +80,8 @@ VERSIONS: Mapping[type[Message], int] = {
     DescribeAclsRequest: 3,
     DeleteAclsRequest: 3,
     AlterUserScramCredentialsRequest: 0,
+    ConsumerGroupHeartbeatRequest: 1,
+    UpdateFeaturesRequest: 1,
 }
 """No negotiation: all brokers of a simulation have the same versions."""
 LAST_WITH_RETENTION = 4

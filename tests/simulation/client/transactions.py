@@ -51,6 +51,10 @@ class Refused(Exception):
 class TransactionalProducer(Producer):
     """Start `run` as a task; then call `transact` for one transaction after the other."""
 
+    end_version: int | None = None
+    txn_commit_version: int | None = None
+    """The versions of EndTxn and TxnOffsetCommit, if they are not the usual ones."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -164,14 +168,20 @@ class TransactionalProducer(Producer):
         transaction.end_asked_us = round(asyncio.get_running_loop().time() * 1e6)
         request = end_request(self, committed=transaction.commits)
         try:
-            await self._ask(TRANSACTION, self.transactional_id, request, lambda answer: [answer.error_code])
+            answer = await self._ask(
+                TRANSACTION, self.transactional_id, request, lambda answer: [answer.error_code], self.end_version
+            )
         except Refused as error:
             self.history.end(transaction, Outcome.UNKNOWN if transaction.commits else Outcome.FAILED, str(error))
             self._is_initialised = False
         else:
             self.history.end(transaction, Outcome.OK)
-            if self.state.must_renew:
-                self._is_initialised = False
+            self._goes_on(answer)
+
+    def _goes_on(self, answer: Any) -> None:
+        """A transaction has ended."""
+        if self.state.must_renew:
+            self._is_initialised = False
 
     async def _add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         request = add_partitions_request(self, partitions)
@@ -193,26 +203,28 @@ class TransactionalProducer(Producer):
         )
         request = txn_commit_request(self, group, offsets)
         try:
-            await self._ask(GROUP, group, request, commit_codes)
+            await self._ask(GROUP, group, request, commit_codes, self.txn_commit_version)
         except Refused as error:
             self.history.end(commit, Outcome.UNKNOWN, str(error))
             raise
         self.history.end(commit, Outcome.OK)
 
-    async def _ask(self, kind: int, key: str, request: Message, codes_of: Callable[[Any], list[int]]) -> None:
-        """Asks the coordinator until it agrees. Raises Refused."""
+    async def _ask(
+        self, kind: int, key: str, request: Message, codes_of: Callable[[Any], list[int]], version: int | None = None
+    ) -> Any:
+        """Asks the coordinator until it agrees, and returns its answer. Raises Refused."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + PATIENCE_S
         reason = "no answer"
         while loop.time() < give_up_at:
             try:
-                answer = await self.cluster.ask_coordinator(kind, key, request)
+                answer = await self.cluster.ask_coordinator(kind, key, request, version=version)
             except (NotSent, Unanswered) as error:
                 reason = str(error)
             else:
                 codes = [ErrorCode.of(code) for code in codes_of(answer) if code != ErrorCode.NONE]
                 if not codes:
-                    return
+                    return answer
                 final = [code for code in codes if code not in AGAIN and code is not ErrorCode.OPERATION_NOT_ATTEMPTED]
                 if final:
                     raise Refused(final[0].name, final[0])

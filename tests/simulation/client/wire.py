@@ -48,10 +48,10 @@ class Exchange:
         self._frames = FrameSplitter()
         self._sent = 0
 
-    def request(self, message: Message) -> tuple[int, int, int, bytes]:
+    def request(self, message: Message, version: int | None = None) -> tuple[int, int, int, bytes]:
         """Returns correlation id, API key, version and the frame to send."""
         api_key = cast(int, message.__schema__.api_key)
-        version = version_of(message)
+        version = version_of(message) if version is None else version
         self._sent += 1
         header = RequestHeader(
             request_api_key=api_key,
@@ -107,15 +107,16 @@ class Wire(asyncio.Protocol):
         """Whether requests can be sent."""
         return not self._is_lost
 
-    async def ask(self, request: Message, timeout_s: float) -> Any:
-        """Sends a request and returns the response. Raises NotSent and Unanswered; without an answer in time the
+    async def ask(self, request: Message, timeout_s: float, version: int | None = None) -> Any:
+        """Sends a request, in another `version` than usual if it is given, and returns the response. Raises NotSent and
+        Unanswered; without an answer in time the
         connection ends."""
         if self._login is None:
-            return await self._answered(self._send(request), timeout_s)
+            return await self._answered(self._send(request, version), timeout_s)
         async with self._sending:
             if self._renewed_at_s is not None and asyncio.get_running_loop().time() >= self._renewed_at_s:
                 await self.log_in(self._login, is_renewal=True)
-            sent = self._send(request)
+            sent = self._send(request, version)
         return await self._answered(sent, timeout_s)
 
     async def exchange(self, request: Message, version: int) -> Any:
@@ -135,13 +136,13 @@ class Wire(asyncio.Protocol):
             raise
         self._renewed_at_s = None if after_s is None else asyncio.get_running_loop().time() + after_s
 
-    def _send(self, request: Message) -> asyncio.Future[Any]:
+    def _send(self, request: Message, version: int | None = None) -> asyncio.Future[Any]:
         """Raises NotSent."""
         if self._is_lost or self._transport is None:
             raise NotSent("the connection is lost")
-        correlation_id, api_key, version, data = self._exchange.request(request)
+        correlation_id, api_key, sent_version, data = self._exchange.request(request, version)
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._expected.append(Expected(correlation_id, api_key, version, answered))
+        self._expected.append(Expected(correlation_id, api_key, sent_version, answered))
         self._transport.write(data)
         return answered
 

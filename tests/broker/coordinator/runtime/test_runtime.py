@@ -205,6 +205,36 @@ def test_a_decision_without_records_completes_and_writes_nothing(harness: Runtim
     assert stored(harness) == b""
 
 
+def test_a_decision_without_records_waits_for_those_that_it_has_seen(harness: RuntimeHarness) -> None:
+    """They may be lost with the leader."""
+    partition = harness.lead(replicas=(0, 1))
+    harness.write((b"a", b"1"))
+    outcome = harness.write()
+    assert outcome.results == []
+    assert partition.update_follower(1, 1, 0)
+    harness.manager.wakeups.watermark_moved(partition)
+    harness.turn()
+    assert outcome.is_done
+    assert harness.write().is_done
+
+
+@pytest.mark.parametrize("options", [{"replay": False}, {"acks": 0}])
+def test_a_decision_without_records_waits_for_what_was_replayed(harness: RuntimeHarness, options: Any) -> None:
+    """Nobody has to wait for what changes the state only when it is replicated."""
+    harness.lead(replicas=(0, 1))
+    harness.write((b"a", b"1"), **options)
+    assert harness.write().is_done is (options.get("replay") is False)
+
+
+def test_a_decision_without_records_fails_with_those_that_it_has_seen(harness: RuntimeHarness) -> None:
+    harness.lead(replicas=(0, 1))
+    harness.write((b"a", b"1"))
+    outcome = harness.write()
+    harness.manager.stop_replica(PARTITION)
+    harness.turn()
+    assert outcome.error.code is ErrorCode.NOT_COORDINATOR
+
+
 def test_a_decision_may_skip_the_replay_of_its_records(harness: RuntimeHarness) -> None:
     harness.lead()
     assert harness.write((b"a", b"1"), replay=False).is_done

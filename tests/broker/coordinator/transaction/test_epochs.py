@@ -41,12 +41,13 @@ def harness() -> TransactionHarness:
     return harness
 
 
-def in_state(label: str, epoch: int = E, previous_id: int = ID) -> Transaction:
+def in_state(label: str, epoch: int = E, previous_id: int = ID, version: int = 2) -> Transaction:
     """A transaction of producer ID in a state, without a pending change."""
     transaction = Transaction("t", ID, MINUTE_MS, 1)
     state = BY_LABEL[label]
     partitions = frozenset({ORDERS}) if label in ("Ongoing", "PrepareCommit", "PrepareAbort") else frozenset()
-    transaction.take(Transit(state, ID, -1, epoch, -1, MINUTE_MS, partitions, 1, 1, previous_id))
+    transit = Transit(state, ID, -1, epoch, -1, MINUTE_MS, partitions, 1, 1, previous_id, client_version=version)
+    transaction.take(transit)
     return transaction
 
 
@@ -80,6 +81,13 @@ def test_the_state_and_the_epoch_decide_what_end_txn_does(state: str) -> None:
     attempts = [(E, False), (E, True), (E - 1, False), (E - 1, True)]
     outcomes = [ended(in_state(state), ProducerIdAndEpoch(ID, epoch), committed) for epoch, committed in attempts]
     assert tuple(outcomes) == TABLE[state]
+
+
+@pytest.mark.parametrize("state", TABLE)
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_fenced_producer_does_not_get_the_epoch_of_its_successor(state: str, committed: bool) -> None:
+    """The successor, whose transaction is of an earlier version, has kept its epoch at the end."""
+    assert ended(in_state(state, version=0), ProducerIdAndEpoch(ID, E - 1), committed) is FENCED
 
 
 @pytest.mark.parametrize("state", TABLE)

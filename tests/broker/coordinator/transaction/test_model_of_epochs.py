@@ -36,9 +36,11 @@ LAST = LARGEST_EPOCH - 1
 
 
 class EpochId(Id):
-    """`previous`: the producer id before the last change. `following`: the producer after the completion."""
+    """`previous`: the producer id before the last change. `following`: the producer after the completion. `is_newer`:
+    whether the last transaction has ended in version 2."""
 
     previous = -1
+    is_newer = False
     following: ProducerIdAndEpoch | None = None
 
 
@@ -82,7 +84,11 @@ class EpochReference(Reference):
             if committed and not found.open:
                 return ErrorCode.INVALID_TXN_STATE
             return self._end_epoch(found, committed)
-        if ended is None or not (moved_on or producer.producer_epoch + 1 == current.producer_epoch):
+        if (
+            ended is None
+            or not self._of(found).is_newer
+            or not (moved_on or producer.producer_epoch + 1 == current.producer_epoch)
+        ):
             return FENCED
         return current if ended is committed else ErrorCode.INVALID_TXN_STATE
 
@@ -99,12 +105,14 @@ class EpochReference(Reference):
         if old.producer_epoch >= LAST:
             following = ProducerIdAndEpoch(self.last_producer_id, 0)
         self._of(found).following = following
+        self._of(found).is_newer = True
         self.prepare(found, committed)
         return following
 
     def fence(self, found: Id) -> ErrorCode | None:
         if self.level < 2:
             self._of(found).following = None
+            self._of(found).is_newer = False
             return super().fence(found)
         answer = self._end_epoch(found, False)
         return UNWRITTEN if answer is UNWRITTEN else None
@@ -113,6 +121,7 @@ class EpochReference(Reference):
         found = self.ids.get(name)
         if found is not None and found.open:
             self._of(found).following = None
+            self._of(found).is_newer = False
         return super().end(name, producer, committed)
 
     def prepare(self, found: Id, committed: bool) -> ErrorCode:
