@@ -82,7 +82,7 @@ class CoordinatorLogs:
         end_offset = self._loaded_to[name, led.topic_partition] = partition.log.state.log_end_offset
         if partition.leader_epoch < self._known(led.topic_partition).leader_epoch:
             return
-        self._catch_up(name, partition)
+        self._catch_up(name, broker, partition)
         if end_offset < self._known(led.topic_partition).next_offset:
             return
         for what, in_memory, in_log in loaded_wrongly(led.shard, self._up_to(partition, end_offset)):
@@ -113,7 +113,7 @@ class CoordinatorLogs:
                     leaders[key] = (machine, broker, partition)
         for key, (machine, broker, partition) in sorted(leaders.items()):
             if partition.leader_epoch >= self._known(key).leader_epoch:
-                self._catch_up(machine.name, partition)
+                self._catch_up(machine.name, broker, partition)
                 self._compare(machine.name, broker, partition)
 
     def _known(self, key: TopicPartition) -> _Read:
@@ -123,7 +123,7 @@ class CoordinatorLogs:
             read = self._read[key] = _Read(ledger, 0, -1)
         return read
 
-    def _catch_up(self, name: str, partition: Partition) -> None:
+    def _catch_up(self, name: str, broker: Broker, partition: Partition) -> None:
         key = partition.topic_partition
         ledger, next_offset, _ = self._known(key)
         high_watermark = partition.log.state.high_watermark
@@ -145,7 +145,7 @@ class CoordinatorLogs:
             self._history.note(logged)
 
         if isinstance(ledger, GroupLedger):
-            ledger.consumers.lasting = self._lasting_topics(name)
+            ledger.consumers.lasting = _lasting_topics(broker)
         is_whole, end_offset = True, next_offset
         if high_watermark > next_offset:
             for batch in batches_from(partition.log, next_offset, high_watermark):
@@ -157,14 +157,6 @@ class CoordinatorLogs:
                 self._history.note(Misstep(process=name, finding=finding))
             ledger.consumers.found.clear()
         self._read[key] = _Read(ledger, next_offset, partition.leader_epoch)
-
-    def _lasting_topics(self, name: str) -> dict[str, Lasting]:
-        """Those that a broker knows."""
-        broker = next(each.running for each in self._machines.values() if each.name == name)
-        known = {} if broker is None else broker.metadata.topics
-        return {
-            topic: Lasting(known[topic].topic_id, len(known[topic].partitions)) for topic in LASTING if topic in known
-        }
 
     def _compare(self, name: str, broker: Broker, partition: Partition) -> None:
         key = partition.topic_partition
@@ -202,6 +194,12 @@ class CoordinatorLogs:
                     was_loaded=was_loaded,
                 )
             )
+
+
+def _lasting_topics(broker: Broker) -> dict[str, Lasting]:
+    """Those that a broker knows."""
+    known = broker.metadata.topics
+    return {topic: Lasting(known[topic].topic_id, len(known[topic].partitions)) for topic in LASTING if topic in known}
 
 
 def _is_whole(batch: Content) -> bool:

@@ -191,6 +191,7 @@ def test_an_offset_is_committed_or_was_in_the_log_when_the_coordinator_was_loade
     broker: Any = SimpleNamespace(
         replica_manager=SimpleNamespace(partitions={key: partition}),
         coordinators=SimpleNamespace(groups=SimpleNamespace(shards=lambda: [shard])),
+        metadata=SimpleNamespace(topics={}),
     )
     led: Any = SimpleNamespace(topic_partition=key, shard=shard)
     monkeypatch.setattr(
