@@ -29,7 +29,7 @@ from benchmarks.checkout import ROOT, NotSetUp
 from benchmarks.cluster_rows import cluster_rows
 from benchmarks.compaction_row import Compaction
 from benchmarks.contestants import KAFKA, Contestant, Kind, taking_part
-from benchmarks.coordinator_rows import Commits, Members, Transactions
+from benchmarks.coordinator_rows import Commits, Consumers, Members, Transactions
 from benchmarks.in_process_row import InProcess
 from benchmarks.java_tools import Unavailable
 from benchmarks.kafka_versions import kafka_version
@@ -71,6 +71,8 @@ def all_rows(scale: float) -> list[Row]:
         Compaction("compaction 100 B", 100, max(some(768_000) // 1000, 200), keys=200_000),
         Members(),
         Commits(some(100_000)),
+        Consumers(),
+        Commits(some(100_000), of_consumers=True),
         Transactions(some(6_000)),
         SmallRequests(scale),
         Snapshots(scale),

@@ -14,9 +14,10 @@ from typing import IO, Any
 from benchmarks import java_tools, wire
 from benchmarks.contestants import Contestant
 from benchmarks.group_load import TOPIC
-from benchmarks.measurement import LESS, MORE, Metric, Reading, Row
+from benchmarks.measurement import LESS, MORE, Metric, Reading, Row, TakesNoPart
 from benchmarks.processes import cpu_seconds
 from benchmarks.traffic_rows import CpuMeter
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 
 _numbers = itertools.count(1)
 
@@ -45,6 +46,13 @@ def next_of(lines: IO[str] | None) -> dict[str, Any]:
     return parsed
 
 
+def go_on(crowd: subprocess.Popen[str]) -> None:
+    """Lets a crowd do what comes next."""
+    assert crowd.stdin is not None
+    crowd.stdin.write("\n")
+    crowd.stdin.flush()
+
+
 class Members(Row):
     """1,000 members join 100 groups at once, stay with a heartbeat every three seconds, and leave at once.
 
@@ -71,7 +79,6 @@ class Members(Row):
         count = self.groups * self.members
         before = cpu_seconds(contestant.pid)
         with load("members", contestant.port, self.groups, self.members) as crowd:
-            assert crowd.stdin is not None
             stable_ms = next_of(crowd.stdout)["stable_ms"]
             joining = cpu_seconds(contestant.pid) - before
             next_of(crowd.stdout)  # all members have reached the slow heartbeat interval
@@ -79,8 +86,7 @@ class Members(Row):
             time.sleep(idle_s)  # the measured period: only heartbeats
             idle = cpu_seconds(contestant.pid) - before
             before = cpu_seconds(contestant.pid)
-            crowd.stdin.write("leave\n")
-            crowd.stdin.flush()
+            go_on(crowd)
             left_ms = next_of(crowd.stdout)["left_ms"]
             leaving = cpu_seconds(contestant.pid) - before
         return {
@@ -90,22 +96,89 @@ class Members(Row):
         }
 
 
-class Commits(Row):
-    """16 members of 16 groups commit four partitions each, one commit after the other."""
+class Consumers(Row):
+    """1,000 members of the consumer protocol (KIP-848) join one group at once, which has as many partitions, stay with
+    a heartbeat every five seconds, are replaced one by one, and leave at once.
 
-    name = "commits"
-    metrics = (Metric("offset commits", "1/s", MORE),)
-    members, partitions = 16, 4
+    The broker has served a first set of such members before.
+    """
 
-    def __init__(self, commits: int) -> None:
-        self.commits = commits
+    name = "consumers"
+    metrics = (
+        Metric("1,000 consumers join a group: until balanced", "ms", LESS),
+        Metric("1,000 consumers stay: CPU while idle", "ms/s", LESS),
+        Metric("one of 1,000 consumers leaves, one joins", "ms", LESS),
+        Metric("1,000 consumers leave", "ms", LESS),
+    )
+    needs_fresh_broker = True
 
-    def warm_up(self, contestant: Contestant) -> None:
-        wire.create_topic(contestant.port, TOPIC, self.partitions)
+    def __init__(self, members: int = 1000, changes: int = 5, idle_s: float = 15) -> None:
+        self.members, self.changes, self.idle_s = members, changes, idle_s
 
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        contestant.start()
+        expect_consumer_protocol(contestant)
+        wire.create_topic(contestant.port, TOPIC, self.members)
+        self._crowd(contestant, 1, 1.0)
+        return self._crowd(contestant, self.changes, self.idle_s)
+
+    def _crowd(self, contestant: Contestant, changes: int, idle_s: float) -> dict[str, Reading]:
         meter = CpuMeter(contestant.pid)
-        with load("commits", contestant.port, self.members, self.partitions, self.commits) as load_process:
+        meter.start()
+        with load("consumers", contestant.port, self.members, changes) as crowd:
+            stable_ms = next_of(crowd.stdout)["stable_ms"]
+            joining = meter.used()
+            next_of(crowd.stdout)
+            meter.start()
+            time.sleep(idle_s)
+            idle = meter.used()
+            meter.start()
+            go_on(crowd)
+            changed_ms = next_of(crowd.stdout)["changed_ms"]
+            changing = meter.used()
+            meter.start()
+            go_on(crowd)
+            left_ms = next_of(crowd.stdout)["left_ms"]
+            leaving = meter.used()
+        return {
+            self.metrics[0].name: Reading(stable_ms, joining, stable_ms / 1000, self.members),
+            self.metrics[1].name: Reading(idle * 1000 / idle_s),
+            self.metrics[2].name: Reading(changed_ms, changing, changed_ms / 1000, changes),
+            self.metrics[3].name: Reading(left_ms, leaving, left_ms / 1000, self.members),
+        }
+
+
+def expect_consumer_protocol(contestant: Contestant) -> None:
+    """Raises TakesNoPart if the broker does not know the consumer protocol."""
+    key = ConsumerGroupHeartbeatRequest.__schema__.api_key
+    assert key is not None
+    if wire.highest_version(contestant.port, key) < 0:
+        raise TakesNoPart("this version has no consumer protocol")
+
+
+class Commits(Row):
+    """16 members of 16 groups commit four partitions each, one commit after the other.
+
+    Those of the consumer protocol name topics by their ids (OffsetCommit 10).
+    """
+
+    members, partitions = 16, 4
+
+    def __init__(self, commits: int, *, of_consumers: bool = False) -> None:
+        self.commits, self._of_consumers = commits, of_consumers
+        self.name = "commits of consumers" if of_consumers else "commits"
+        self.metrics = (Metric("offset commits of consumers" if of_consumers else "offset commits", "1/s", MORE),)
+
+    def warm_up(self, contestant: Contestant) -> None:
+        if not wire.metadata(contestant.port, [TOPIC]).topics[0].partitions:
+            wire.create_topic(contestant.port, TOPIC, self.partitions)
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        if self._of_consumers:
+            expect_consumer_protocol(contestant)
+        meter = CpuMeter(contestant.pid)
+        kind = "consumer-commits" if self._of_consumers else "commits"
+        with load(kind, contestant.port, self.members, self.partitions, self.commits) as load_process:
             next_of(load_process.stdout)
             meter.start()
             done = next_of(load_process.stdout)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import wire
-from benchmarks.coordinator_rows import load, next_of
+from benchmarks.coordinator_rows import go_on, load, next_of
 from benchmarks.group_load import TOPIC
+from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
 from odradek.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
 from tests.spawned_broker import spawned_broker
@@ -35,16 +36,37 @@ def test_a_crowd_of_members_becomes_stable_and_leaves(port: int) -> None:
         assert next_of(crowd.stdout)["stable_ms"] > 0
         assert states(port) == [("Stable", MEMBERS)] * GROUPS
         assert next_of(crowd.stdout) == {"calm": 1}
-        assert crowd.stdin is not None
-        crowd.stdin.write("leave\n")
-        crowd.stdin.flush()
+        go_on(crowd)
         assert next_of(crowd.stdout)["left_ms"] > 0
         assert states(port) == [("Empty", 0)] * GROUPS
 
 
-def test_commits_are_committed(port: int) -> None:
+def shares(port: int) -> tuple[str, list[int]]:
+    """Returns the state of the consumer group, and how many partitions each of its members has."""
+    request = ConsumerGroupDescribeRequest(group_ids=["consumers"])
+    (group,) = wire.call(port, request, ConsumerGroupDescribeResponse, 1).groups
+    partitions = [[each.partitions for each in member.assignment.topic_partitions] for member in group.members]
+    return group.group_state, sorted(len(numbers) for member in partitions for numbers in member)
+
+
+def test_a_crowd_of_consumers_is_balanced_changes_and_leaves(port: int) -> None:
+    wire.create_topic(port, TOPIC, MEMBERS)
+    with load("consumers", port, MEMBERS, 2) as crowd:
+        assert next_of(crowd.stdout)["stable_ms"] > 0
+        assert shares(port) == ("Stable", [1] * MEMBERS)
+        assert next_of(crowd.stdout) == {"calm": 1}
+        go_on(crowd)
+        assert next_of(crowd.stdout)["changed_ms"] > 0
+        assert shares(port)[1] == [1] * MEMBERS
+        go_on(crowd)
+        assert next_of(crowd.stdout)["left_ms"] > 0
+        assert shares(port) == ("Empty", [])
+
+
+@pytest.mark.parametrize("kind", ["commits", "consumer-commits"])
+def test_commits_are_committed(port: int, kind: str) -> None:
     wire.create_topic(port, TOPIC, 2)
-    with load("commits", port, 3, 2, 50) as committing:
+    with load(kind, port, 3, 2, 50) as committing:
         assert next_of(committing.stdout) == {"measuring": 1}
         assert next_of(committing.stdout)["commits"] == 50
     topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0, 1])

@@ -223,6 +223,11 @@ PLACES = {
         "test_a_group_has_at_most_the_configured_number_of_members": "group.consumer.max.size",
         "test_the_protocol_may_be_off": "group.coordinator.rebalance.protocols",
     },
+    "broker/handlers/test_telemetry_api.py": {
+        "test_a_broker_that_is_told_to_lists_both": "odradek.client.metrics.enable",
+        "test_series_beyond_the_setting_are_dropped_and_counted": "odradek.client.metrics.max.series",
+        "test_the_limit_of_a_push_is_a_setting": "telemetry.max.bytes",
+    },
     "broker/handlers/test_offsets_api.py": {
         "test_the_maximum_length_of_offset_metadata_is_a_setting": "offset.metadata.max.bytes",
     },

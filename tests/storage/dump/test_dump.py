@@ -1,7 +1,7 @@
 """Our dump of Kafka's directories is the same as Kafka's."""
 
+import contextlib
 import io
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -20,8 +20,8 @@ CASES = [(name, partition) for name in ("clean", "recovered") for partition in p
 
 def dumped(folder: Path, names: list[str], options: DumpOptions) -> tuple[list[str], list[str]]:
     out, errors = io.StringIO(), io.StringIO()
-    os.chdir(folder)
-    dump_files(OsFiles(), names, options, out, errors)
+    with contextlib.chdir(folder):
+        dump_files(OsFiles(), names, options, out, errors)
     return out.getvalue().split("\n")[:-1], errors.getvalue().split("\n")[:-1]
 
 
@@ -42,9 +42,8 @@ def dump_and_warnings(lines: list[str]) -> tuple[list[str], Counter[tuple[str, .
 
 
 @pytest.mark.parametrize(("name", "partition"), CASES, ids=str)
-def test_our_dump_equals_kafkas_dump(name: str, partition: TopicPartition, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_dump_equals_kafkas_dump(name: str, partition: TopicPartition) -> None:
     folder = LOGS / name / str(partition)
-    monkeypatch.chdir(folder)
     expected = (LOGS / name / "dump" / f"{partition}.txt").read_text(encoding="utf-8").split("\n")
     while not expected[-1]:
         expected.pop()
