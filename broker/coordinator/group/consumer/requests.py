@@ -34,7 +34,7 @@ from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_
 from odradek.broker.coordinator.group.consumer.timers import ConsumerTimers
 from odradek.broker.coordinator.group.consumer.topics import Topics
 from odradek.broker.coordinator.group.group import Group
-from odradek.broker.coordinator.group.member_requests import Joining, Syncing, join_refused
+from odradek.broker.coordinator.group.member_requests import Joining, Syncing, join_refused, sync_refused
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime.shard import Act, Decision, OnDone, nobody_waits
 from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
@@ -187,9 +187,15 @@ class ConsumerRequests:
         self._carry_out(group, outcome, f"{joining.member_id} joins: {joining.reason}", _done(outcome, answer))
 
     def sync(self, group: ConsumerGroup, syncing: Syncing) -> None:
-        """Answers a SyncGroup. Raises the errors of `classic_members.sync`."""
+        """Answers a SyncGroup, when what the group was before is replicated. Raises the errors of
+        `classic_members.sync`.
+        """
+
+        def answer(response: Any) -> None:
+            syncing.answer(sync_refused(response.code) if isinstance(response, ProtocolError) else response)
+
         outcome = classic_members.sync(group, syncing, self._topics)
-        self._carry_out(group, outcome, "", _done(outcome, syncing.answer))
+        self._carry_out(group, outcome, "", _done(outcome, answer))
 
     def stay(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
         """Handles a Heartbeat. Raises the errors of `classic_members.heartbeat`."""
@@ -309,7 +315,7 @@ class ConsumerRequests:
         return self._groups.get(group.group_id) is group
 
 
-def _done(outcome: Outcome, answer: Callable[[Any], object]) -> OnDone:
+def _done(outcome: Outcome, answer: Answer) -> OnDone:
     """Answers with the response of the outcome, or with the error."""
     response = outcome.response
     assert response is not None
