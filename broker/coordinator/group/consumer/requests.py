@@ -28,7 +28,7 @@ from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, heart
 from odradek.broker.coordinator.group.consumer.leaving import fence, leave
 from odradek.broker.coordinator.group.consumer.member import AWAY, JOINING, LEAVING, ConsumerMember
 from odradek.broker.coordinator.group.consumer.outcome import Outcome, Timer
-from odradek.broker.coordinator.group.consumer.regex import resolve_steps, resolved
+from odradek.broker.coordinator.group.consumer.regex import MEMORY_OF_RESOLUTION, resolve_steps, resolved
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_ms
 from odradek.broker.coordinator.group.consumer.timers import ConsumerTimers
@@ -60,10 +60,18 @@ log = structlog.get_logger("broker.coordinator.group")
 
 
 class Work(Protocol):
-    """Runs steps beside the requests, and calls `then` with their value within the last step, or `failed`."""
+    """Runs steps beside the requests, and calls `then` with their value within the last step, or `failed`.
+
+    `size`: how much memory they use, if it is much; the steps wait for room.
+    """
 
     def __call__(
-        self, steps: Steps[T], then: Callable[[T], object], failed: Callable[[Exception], object], name: str
+        self,
+        steps: Steps[T],
+        then: Callable[[T], object],
+        failed: Callable[[Exception], object],
+        name: str,
+        size: int = 0,
     ) -> object: ...
 
 
@@ -291,7 +299,7 @@ class ConsumerRequests:
         version = self._topics.version
         steps = resolve_steps(regexes, list(self._topics.names()), is_visible)
         then, failed = partial(self._resolved, group, version), partial(self._resolution_failed, group)
-        self._work(steps, then, failed, "regular expressions of a group")
+        self._work(steps, then, failed, "regular expressions of a group", MEMORY_OF_RESOLUTION)
 
     def _resolved(self, group: ConsumerGroup, version: int, matched: Mapping[str, frozenset[str]]) -> None:
         group.is_resolving = False
