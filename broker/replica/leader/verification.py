@@ -375,10 +375,12 @@ class TransactionVerification:
         if header.producer_id < 0 or partition is None or not partition.is_leader:
             return None
         error = self.verify(transactional_id, header.producer_id, header.producer_epoch, key, to_verify, support)
-        if error is ErrorCode.NONE:
-            return _out_of_order(partition.log, header, support)
-        partition.log.producers.state.refused.note(header, self._clock.wall_ms())
-        return _refusal(error, support)
+        state = partition.log.producers.state
+        if error is not ErrorCode.NONE:
+            state.refused.note(header, self._clock.wall_ms())
+        elif state.knows_newer_epoch(header.producer_id, header.producer_epoch):
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        return _out_of_order(partition.log, header, support) if error is ErrorCode.NONE else _refusal(error, support)
 
 
 def _transactional_batches(entries: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, BatchHeader]:

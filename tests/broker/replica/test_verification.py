@@ -627,3 +627,16 @@ def test_a_partition_that_another_broker_leads_is_left_to_the_append(harness: Re
     assert adding.verification.needed("copier", batches, ADDS) is None
     assert adding.refused(batches, None) == {}
     assert harness.produce(batches[T0]).result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("support", [ClientSupport.OLD, ADDS])
+def test_a_batch_of_an_older_epoch_is_refused_before_the_log_is_asked(
+    harness: ReplicaHarness, coordinator: Coordinator, support: ClientSupport
+) -> None:
+    """The answer to it does not have the log start offset."""
+    harness.lead()
+    harness.produce(transactional(harness, epoch=5))
+    batches = {T0: transactional(harness, epoch=4)}
+    (result,) = harness.manager.verification.refused("copier", batches, support=support).values()
+    assert (result.error, result.log_start_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+    assert coordinator.asked == []
