@@ -88,6 +88,20 @@ class Conversions(Protocol):
         """
 
 
+class ConsumerGroupMetrics:
+    """Counts since the broker started. `rebalances`: how often the epoch of a group grew (Kafka's
+    consumer-group-rebalance-count); `assignments`: targets that were computed and written; `resolutions`: runs that
+    resolved the regular expressions of a group.
+    """
+
+    __slots__ = ("assignments", "rebalances", "resolutions")
+
+    def __init__(self) -> None:
+        self.assignments = 0
+        self.rebalances = 0
+        self.resolutions = 0
+
+
 class ConsumerEnvironment(NamedTuple):
     """What the consumer groups of all shards share. `most_bytes`: of the records in a batch, where
     there is a choice; the log takes twice as many.
@@ -97,6 +111,7 @@ class ConsumerEnvironment(NamedTuple):
     settings_of: Callable[[str], ConsumerGroupSettings]
     work: Work
     most_bytes: int
+    metrics: ConsumerGroupMetrics
 
 
 class ConsumerRequests:
@@ -116,7 +131,7 @@ class ConsumerRequests:
     ) -> None:
         self._groups = groups
         self._act = act
-        self._topics, self._settings_of, self._work, self._most_bytes = environment
+        self._topics, self._settings_of, self._work, self._most_bytes, self._metrics = environment
         self._clock = clock
         self._random = random
         self._conversions = conversions
@@ -229,13 +244,15 @@ class ConsumerRequests:
         """
         if outcome.downgrade is not None:
             return self._conversions.downgrade(group, outcome, done)
-        former = group.state
+        former, epoch, target_epoch = group.state, group.epoch, group.target_epoch
         decision = Decision(outcome.records, done, base_sequence=BASE_SEQUENCE)
         self._act(decision)
         known = self._groups.get(group.group_id)
         if (outcome.records and decision.base_offset < 0) or not isinstance(known, ConsumerGroup):
             return False
         known.log_change(former, reason)
+        self._metrics.rebalances += known.epoch > epoch
+        self._metrics.assignments += known.target_epoch > target_epoch
         self.timers.set(known, outcome.timers)
         if outcome.refresh_at_ms is not None:
             known.refresh_at_ms = outcome.refresh_at_ms
@@ -295,6 +312,7 @@ class ConsumerRequests:
 
     def _resolved(self, group: ConsumerGroup, version: int, matched: Mapping[str, frozenset[str]]) -> None:
         group.is_resolving = False
+        self._metrics.resolutions += 1
         if self._is_current(group):
             outcome = resolved(group, matched, version, self._clock.wall_ms(), self._topics)
             if self._carry_out(group, outcome, "regular expressions are resolved"):
