@@ -15,7 +15,8 @@ from odradek.broker.cluster.deltas import ApplyDelta, FeaturesChanged
 from odradek.broker.cluster.store_follower import StoreFollower
 from odradek.broker.features.features import SUPPORTED
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import MetadataStore, MetadataStoreError, StoreDamaged, WatchEvent
+from odradek.broker.metadata_store.interface import MetadataStore, StoreDamaged
+from odradek.broker.metadata_store.one_watch import OneWatch
 from odradek.timer import Clock
 
 log = structlog.get_logger("broker.features")
@@ -27,8 +28,6 @@ class FeatureFollower:
     def __init__(self, store: MetadataStore, apply: ApplyDelta, *, clock: Clock, spawn: Spawn) -> None:
         self._store = store
         self._apply = apply
-        self._watched_in = 0
-        """The session in which the entry is watched; 0: it is not."""
         self._follower = StoreFollower(
             store,
             "features",
@@ -39,20 +38,14 @@ class FeatureFollower:
             spawn=spawn,
             log=log,
         )
+        self._watch = OneWatch(store, znodes.FEATURE, self._follower.changed)
 
     async def load(self) -> None:
         """Reads the levels, and follows them. Raises StoreUnavailable if the store is closed."""
         await self._follower.load()
 
     async def _read(self) -> None:
-        session = self._store.session_epoch
-        watch = None if self._watched_in == session else self._changed
-        self._watched_in = session
-        try:
-            entry = await self._store.exists(znodes.FEATURE, watch)
-        except MetadataStoreError:
-            self._watched_in = 0
-            raise
+        entry = await self._watch.read(self._store.exists)
         if entry is None:
             return
         try:
@@ -63,10 +56,6 @@ class FeatureFollower:
         if unsupported := _unsupported(levels):
             log.error("finalized features are not supported", features=unsupported)
         await self._apply(FeaturesChanged(levels, entry.version))
-
-    def _changed(self, event: WatchEvent) -> None:
-        self._watched_in = 0
-        self._follower.changed(event)
 
 
 def _unsupported(levels: Mapping[str, int]) -> dict[str, int]:

@@ -35,6 +35,7 @@ from odradek.broker.metadata_store.interface import (
     Watch,
     WatchEvent,
 )
+from odradek.broker.metadata_store.one_watch import OneWatch
 from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.timer import Clock
 
@@ -74,7 +75,7 @@ class StoreFollower:
         self._at_once = at_once
         self._spawn = spawn
         self._log = log
-        self._notices = {root: _Notices(store, root, clock) for root in roots}
+        self._notices = {root: _Notices(store, root, self.changed, clock) for root in roots}
         self.has_loaded = False
         self._read_in_session = 0
         """The session epoch in which everything was read."""
@@ -91,7 +92,7 @@ class StoreFollower:
         MetadataStoreError.
         """
         for notices in self._notices.values():
-            await notices.skip(self.changed)
+            await notices.skip()
 
     def notice(self, creation: Create) -> list[Operation]:
         """Returns what a change writes besides, last of all: its notice, if other brokers share the store (A)."""
@@ -131,7 +132,7 @@ class StoreFollower:
 
     async def _apply_new(self, root: str, notices: _Notices) -> None:
         """Applies the changes that this broker has not applied yet (A), and removes old notices (B)."""
-        names = await notices.new(self.changed)
+        names = await notices.new()
         for start in range(0, len(names), self._at_once):
             some = names[start : start + self._at_once]
             await self._roots[root]([f"{root}/{name}" for name in some])
@@ -143,44 +144,27 @@ class StoreFollower:
 class _Notices:
     """The notices below `path`: which of them are new to this broker, and when they go."""
 
-    def __init__(self, store: MetadataStore, path: str, clock: Clock) -> None:
+    def __init__(self, store: MetadataStore, path: str, changed: Watch, clock: Clock) -> None:
         self._path = path
         self._store = store
+        self._watch = OneWatch(store, path, changed)  # (F)
         self._clock = clock
         self._applied: dict[str, int] = {}
         """Those that have been applied, and when this broker saw them first, oldest first."""
-        self._is_watched = False
 
-    async def skip(self, watch: Watch) -> None:
-        """Counts all as applied; then watches for more, in a new session. Raises MetadataStoreError."""
-        self._is_watched = False
-        for name in await self._names(watch):
+    async def skip(self) -> None:
+        """Counts all as applied; then watches for more. Raises MetadataStoreError."""
+        for name in await self._watch.read(self._store.children):
             self._applied.setdefault(name, self._clock.now_ms())
 
-    async def new(self, watch: Watch) -> list[str]:
+    async def new(self) -> list[str]:
         """Returns the names of those that have not been applied, oldest first, and watches for more. Forgets those that
         are gone. Raises MetadataStoreError.
         """
-        names = await self._names(watch)
+        names = await self._watch.read(self._store.children)
         present = set(names)
         self._applied = {name: seen_ms for name, seen_ms in self._applied.items() if name in present}
         return [name for name in names if name not in self._applied]
-
-    async def _names(self, watch: Watch) -> list[str]:
-        """Sets the watch, if none is set (F)."""
-        if self._is_watched:
-            return await self._store.children(self._path)
-
-        def changed(event: WatchEvent) -> None:
-            self._is_watched = False
-            watch(event)
-
-        self._is_watched = True  # before the answer, which may come after the event
-        try:
-            return await self._store.children(self._path, changed)
-        except BaseException:
-            self._is_watched = False
-            raise
 
     def applied(self, name: str) -> None:
         """Notes that this broker has applied a notice."""

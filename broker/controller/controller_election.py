@@ -26,13 +26,12 @@ from odradek.broker.metadata_store.interface import (
     Entry,
     EntryExists,
     MetadataStore,
-    MetadataStoreError,
     NoEntry,
     Operation,
     Set,
     StoreDamaged,
-    WatchEvent,
 )
+from odradek.broker.metadata_store.one_watch import OneWatch
 from odradek.broker.metadata_store.read_back import multi_or_read_back
 from odradek.timer.clock import Clock
 
@@ -62,21 +61,14 @@ class ControllerElection:
         self._store = store
         self._broker_id = broker_id
         self._clock = clock
-        self._on_change = on_change
-        self._watched_in = 0
+        self._watch = OneWatch(store, znodes.CONTROLLER, lambda _event: on_change())
 
     async def leader(self) -> tuple[Entry | None, int]:
         """Reads and watches the entry. Returns it, and the controller's id (NOBODY: there is none, or it is not known).
 
         Raises StoreUnavailable.
         """
-        is_watched = self._watched_in == self._store.session_epoch
-        self._watched_in = self._store.session_epoch
-        try:
-            entry = await self._store.exists(znodes.CONTROLLER, None if is_watched else self._fired)
-        except MetadataStoreError:
-            self._watched_in = 0
-            raise
+        entry = await self._watch.read(self._store.exists)
         if entry is None:
             return None, NOBODY
         try:
@@ -137,7 +129,3 @@ class ControllerElection:
         operations.append(Create(znodes.CONTROLLER, znodes.encode_controller(self._broker_id, now), ephemeral=True))
         results = await multi_or_read_back(self._store, operations)
         return results[0] if isinstance(results[0], int) else 0
-
-    def _fired(self, _event: WatchEvent) -> None:
-        self._watched_in = 0
-        self._on_change()

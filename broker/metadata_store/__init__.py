@@ -6,6 +6,7 @@
     acl_znodes.py       those of ACLs
     znode_values.py     JSON, and the limits of what requests can carry
     read_back.py        calls and changes whose response was lost with the connection
+    one_watch.py        a path that has at most one watch at a time
     factory.py          chooses the store by the settings, and makes it
     start_up.py         the first steps of a broker: fixed entries, cluster id
     session_metrics.py  what a session with a shared store counts
@@ -17,6 +18,6 @@
     frozen_store.py     the content at one instant, for a snapshot of `odradek.testing`
     migration_note.py   a third file: the content of the two was copied to ZooKeeper
 
-`shared/` serves several brokers in one process. Callers: `controller` (by interface.py, znodes.py and read_back.py
-only), `cluster`, offsets of version 0, `cli/migration`, and `server.py`.
+`shared/` serves several brokers in one process. Callers: `controller` (by interface.py, znodes.py, read_back.py and
+one_watch.py only), `cluster`, offsets of version 0, `cli/migration`, and `server.py`.
 """

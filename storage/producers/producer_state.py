@@ -70,6 +70,11 @@ class ProducerState:
             return True
         return producer_epoch == entry.producer_epoch and entry.current_transaction_first_offset < 0
 
+    def knows_newer_epoch(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a batch of the producer is refused because of its epoch."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and producer_epoch < entry.producer_epoch
+
     def check_data_batch(self, header: BatchHeader, *, sequences: bool = True) -> None:
         """Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
 

@@ -24,7 +24,13 @@ from odradek.broker.coordinator.group.consumer.classic_members import Leaving
 from odradek.broker.coordinator.group.consumer.group import CONSUMER, ConsumerGroup
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request
 from odradek.broker.coordinator.group.consumer.metadata_hash import AT_ONCE
-from odradek.broker.coordinator.group.consumer.requests import Answer, ConsumerEnvironment, IsVisible, Work
+from odradek.broker.coordinator.group.consumer.requests import (
+    Answer,
+    ConsumerEnvironment,
+    ConsumerGroupMetrics,
+    IsVisible,
+    Work,
+)
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.group.member_requests import JoinAnswer, Joining, Syncing
@@ -86,13 +92,18 @@ class GroupCoordinator:
             DelayedOperationPurgatory("Rebalance", timer, clock, completions),
         )
         self.offset_metrics = OffsetMetrics()
+        self.consumer_metrics = ConsumerGroupMetrics()
         self.completed_rebalances = 0
-        """Since the broker started."""
+        """Of classic groups, since the broker started."""
         self._clock = clock
         self._consumer_groups = consumer_groups
         self._topics = consumer_groups.topics
         of_consumers = ConsumerEnvironment(
-            self._topics, consumer_groups.settings_of, consumer_groups.work, consumer_groups.most_bytes
+            self._topics,
+            consumer_groups.settings_of,
+            consumer_groups.work,
+            consumer_groups.most_bytes,
+            self.consumer_metrics,
         )
         self._environment = GroupEnvironment(settings, self.waits, clock, random, self._rebalanced, of_consumers)
         self.runtime = start_runtime(self._new_shard)

@@ -371,17 +371,16 @@ class TransactionVerification:
         to_verify: VerificationRequest | None,
         support: ClientSupport,
     ) -> PartitionAppendResult | None:
-        if header.producer_id < 0:
+        partition = self._partitions.get(key)
+        if header.producer_id < 0 or partition is None or not partition.is_leader:
             return None
         error = self.verify(transactional_id, header.producer_id, header.producer_epoch, key, to_verify, support)
-        partition = self._partitions.get(key)
+        state = partition.log.producers.state
         if error is not ErrorCode.NONE:
-            if partition is not None:
-                partition.log.producers.state.refused.note(header, self._clock.wall_ms())
-            return _refusal(error, support)
-        if partition is not None:
-            return _out_of_order(partition.log, header, support)
-        return None
+            state.refused.note(header, self._clock.wall_ms())
+        elif state.knows_newer_epoch(header.producer_id, header.producer_epoch):
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        return _out_of_order(partition.log, header, support) if error is ErrorCode.NONE else _refusal(error, support)
 
 
 def _transactional_batches(entries: Mapping[TopicPartition, bytes]) -> dict[TopicPartition, BatchHeader]:

@@ -6,9 +6,11 @@ from typing import Any
 
 from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from tests.broker.console.test_api import broker_with_console, coordinate
+from tests.broker.console.test_hand_overs import JOINS, readers
 from tests.broker.console.waiters import join_of
-from tests.broker.metrics.test_metrics import ask
+from tests.broker.metrics.test_metrics import ask, samples_of, value
 from tests.broker.replica.test_over_sockets import client_of, create
+from tests.patience import until
 
 PREFIX = "kafka_server_group_coordinator_metrics_"
 
@@ -50,3 +52,33 @@ async def test_groups_are_counted_by_type_and_consumer_groups_by_state() -> None
             'group_count{protocol="classic"}': 1.0,
             'group_count{protocol="consumer"}': 4.0,
         }
+
+
+async def test_rebalances_assignments_and_resolutions_of_consumer_groups_are_counted() -> None:
+    async with readers() as group:
+
+        async def counted() -> tuple[float, float, float]:
+            _, _, body = await ask(group.port, "/metrics")
+            samples = samples_of(body)
+            return (
+                value(samples, "kafka_server_group_coordinator_metrics_consumer_group_rebalance_total"),
+                value(samples, "odradek_consumer_group_assignments_total"),
+                value(samples, "odradek_consumer_group_regex_resolutions_total"),
+            )
+
+        async def are(*expected: int) -> None:
+            async def is_so() -> bool:
+                return await counted() == expected
+
+            await until(is_so)
+
+        await are(0, 0, 0)
+        await group.beat("a", 0, **JOINS)
+        await group.beat("b", 0, **JOINS)
+        await are(2, 2, 0)
+        await group.beat("b", -1)
+        await are(3, 3, 0)
+        await group.beat("a", 2)
+        await are(3, 3, 0)
+        await group.beat("a", 4, subscribed_topic_regex="orders|payments")
+        await are(4, 4, 1)

@@ -617,3 +617,26 @@ def test_the_coordinator_is_asked_about_a_newer_epoch_only(
 def end_of(harness: ReplicaHarness, epoch: int) -> None:
     harness.manager.markers.append(T0, 7, epoch, 0, True, lambda _: None, 2)
     harness.turn()
+
+
+def test_a_partition_that_another_broker_leads_is_left_to_the_append(harness: ReplicaHarness, adding: Adding) -> None:
+    """Its log here may lack what the producer has written before."""
+    partition = harness.lead(replicas=(0, OTHER))
+    partition.make_follower(later(partition, OTHER, (0, OTHER), (0, OTHER)))
+    batches = {T0: transactional(harness, 3)}
+    assert adding.verification.needed("copier", batches, ADDS) is None
+    assert adding.refused(batches, None) == {}
+    assert harness.produce(batches[T0]).result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("support", [ClientSupport.OLD, ADDS])
+def test_a_batch_of_an_older_epoch_is_refused_before_the_log_is_asked(
+    harness: ReplicaHarness, coordinator: Coordinator, support: ClientSupport
+) -> None:
+    """The answer to it does not have the log start offset."""
+    harness.lead()
+    harness.produce(transactional(harness, epoch=5))
+    batches = {T0: transactional(harness, epoch=4)}
+    (result,) = harness.manager.verification.refused("copier", batches, support=support).values()
+    assert (result.error, result.log_start_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+    assert coordinator.asked == []

@@ -110,11 +110,6 @@ KNOWN = [
         "Kafka drops the first of the batches without a word; both are refused",
     ),
     Known(
-        "a_transactional_id_with_an_open_transaction|a_transaction_that_times_out",
-        r"PRODUCE\.LogStartOffset",
-        "the log refuses a batch of an older epoch and says where it begins; Kafka does not ask it",
-    ),
-    Known(
         "batches_outside_an_open_transaction",
         r"PRODUCE of a newer epoch\.(ErrorCode|LogStartOffset)",
         "the coordinator is asked, and refuses the epoch, as in Kafka 4.4; Kafka 3.9 compares sequences only",

@@ -395,7 +395,6 @@ REASONS: dict[str, Reason] = {
             "broker/replica/leader/appends.py *: partition is not None",
             "broker/replica/leader/isr_proposals.py *: answer is not None",
             "broker/replica/leader/isr_proposals.py *: self._is_proposing(proposal)",
-            "broker/replica/leader/verification.py *: partition is not None",
             "broker/replica/leader/verification.py *: header is None",
             "broker/replica/leader/verification.py *: header.producer_id < 0",
             "broker/replica/leader/verification.py *: has_transactional_batch(records)",
