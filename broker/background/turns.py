@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TypeVar
 
 from odradek.broker.background.stepwise import Steps
@@ -35,13 +35,19 @@ class Turns:
                 await asyncio.sleep(0)
 
     async def take_then(
-        self, steps: Steps[T], then: Callable[[T], object], failed: Callable[[Exception], object]
+        self,
+        steps: Steps[T],
+        then: Callable[[T], object],
+        failed: Callable[[Exception], object],
+        size: int = 0,
     ) -> None:
         """Runs the steps and calls `then` with their value: for callers without coroutines, which are compiled. Calls
-        `failed` with what either of them raises.
+        `failed` with what either of them raises. `size`: as of `room_for`, if it is much.
         """
         try:
-            then(await self.take(steps))
+            async with self.room_for(size) if size else nullcontext():
+                value = await self.take(steps)
+            then(value)
         except Exception as error:
             failed(error)
 

@@ -150,10 +150,15 @@ class Coordinators:
         )
 
     def _work(
-        self, steps: Steps[T], then: Callable[[T], object], failed: Callable[[Exception], object], name: str
+        self,
+        steps: Steps[T],
+        then: Callable[[T], object],
+        failed: Callable[[Exception], object],
+        name: str,
+        size: int = 0,
     ) -> None:
-        """Runs the steps beside the requests."""
-        self._background.spawn(self._background.turns.take_then(steps, then, failed), name)
+        """See `Work`."""
+        self._background.spawn(self._background.turns.take_then(steps, then, failed, size), name)
 
     def _leader_of(self, topic_partition: TopicPartition) -> int | None:
         """Returns None only for a partition that does not exist: until the metadata is complete, any may exist."""

@@ -25,7 +25,7 @@ from odradek.broker.handlers.access import ASKS_ON, LEFT_OUT, Access, Authorizat
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.handlers.transaction_outcomes import answered, code_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
-from odradek.broker.regular_expressions import compiled
+from odradek.broker.regular_expressions import compiled, items_of_match, matches
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
@@ -257,13 +257,13 @@ class TransactionHandlers:
 
 
 def _matching(pattern: str, transactions: list[Transaction]) -> Steps[list[Transaction]]:
-    matches = compiled(pattern).fullmatch
+    expression = compiled(pattern)
     pace = Pace()
     found = []
     for transaction in transactions:
-        if matches(transaction.transactional_id) is not None:
+        if matches(expression, transaction.transactional_id):
             found.append(transaction)
-        if pace.step_ends(2):
+        if pace.step_ends(items_of_match(expression, transaction.transactional_id)):
             yield
     return found
 

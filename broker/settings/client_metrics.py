@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from odradek.broker.regular_expressions import compiled
+from odradek.broker.regular_expressions import MOST_COSTLY_PARTS, compiled, costly_parts
 from odradek.broker.settings import CLIENT_METRICS, ConfigError, parse_value
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
@@ -38,6 +38,11 @@ def check_client_metrics(texts: Mapping[str, str]) -> None:
                 f"interval.ms={value} is not between {INTERVALS_MS[0]} and {INTERVALS_MS[-1]}",
             )
         if name == "match":
+            if costly_parts(text) > MOST_COSTLY_PARTS:
+                raise ProtocolError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"The patterns have more than {MOST_COSTLY_PARTS} classes of Unicode and counted repetitions.",
+                )
             for pattern in value if isinstance(value, list) else ():
                 _check_pattern(pattern)
 

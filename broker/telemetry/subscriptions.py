@@ -20,7 +20,7 @@ import structlog
 from crc32c import crc32c
 
 from odradek.broker.background.stepwise import Pace, Steps
-from odradek.broker.regular_expressions import compiled, items_of
+from odradek.broker.regular_expressions import compiled, items_of, items_of_match, matches
 from odradek.broker.settings import OwnClientMetricsSettings, parse_value
 from odradek.broker.settings.client_metrics import check_client_metrics
 from odradek.broker.settings.setting import rows
@@ -29,7 +29,6 @@ from odradek.protocol.errors import ProtocolError
 ALL_METRICS = "*"
 OWN = tuple(rows(OwnClientMetricsSettings))
 DEFAULT_INTERVAL_MS = OwnClientMetricsSettings.interval_ms.default
-ITEMS_PER_PATTERN = 2
 
 log = structlog.get_logger("broker.telemetry")
 
@@ -47,12 +46,16 @@ class Subscription(NamedTuple):
     """Compiled expressions by the name of the value that each must match (A)."""
 
     def concerns(self, client: Mapping[str, str | None]) -> bool:
-        """Whether it concerns a client with these values (A)."""
+        """Whether it concerns a client with these values (A). Raises as `matches` does."""
         for name, pattern in self.patterns.items():
             value = client[name]
-            if value is None or not pattern.fullmatch(value):
+            if value is None or not matches(pattern, value):
                 return False
         return True
+
+    def items_for(self, client: Mapping[str, str | None]) -> int:
+        """Returns how many items of a step that counts as."""
+        return sum(items_of_match(pattern, client[name] or "") for name, pattern in self.patterns.items())
 
 
 class Wanted(NamedTuple):
@@ -100,7 +103,7 @@ class Subscriptions:
         self._by_name, self._seen = found, seen
 
     def wanted(self, client: Mapping[str, str | None]) -> Steps[Wanted]:
-        """Returns what a client with these values is to push (B)."""
+        """Returns what a client with these values is to push (B). Raises as `matches` does."""
         metrics: set[str] = set()
         interval_ms = DEFAULT_INTERVAL_MS
         pace = Pace()
@@ -108,7 +111,7 @@ class Subscriptions:
             if subscription.concerns(client):
                 metrics.update(subscription.metrics)
                 interval_ms = min(interval_ms, subscription.interval_ms)
-            if pace.step_ends(1 + ITEMS_PER_PATTERN * len(subscription.patterns) + len(subscription.metrics)):
+            if pace.step_ends(1 + subscription.items_for(client) + len(subscription.metrics)):
                 yield
         wanted = Wanted((ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics)), interval_ms)
         return self._wanted.setdefault(wanted, wanted)

@@ -16,8 +16,9 @@ from tests.cluster.mixed_cluster import mixed_cluster
 from tests.soak import SOAK
 from tests.zookeeper.stores import new_chroot
 
-OURS = {**SETTINGS, "log.message.timestamp.after.max.ms": "9223372036854775807", "odradek.as.version": "3.9"}
-"""With what Kafka 4.4 has otherwise than 3.9."""
+ANY_TIME = ("message.timestamp.after.max.ms", str(2**63 - 1))
+OURS = {**SETTINGS, f"log.{ANY_TIME[0]}": ANY_TIME[1], "odradek.as.version": "3.9"}
+"""The records are of the year 2096, which Kafka 3.9 accepts by default, and 4.4 does not."""
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -34,6 +35,10 @@ def test_kafkas_tools_print_the_same_of_our_cluster(
     connect = zookeeper + new_chroot()
     with mixed_cluster(kafka_control, connect, tmp_path, apache=(), settings=OURS) as cluster:
         steps = played(cluster, java_tools, tmp_path)
+    shown = ",{}={}".format(*ANY_TIME)
+    for step in steps.values():
+        if "--describe" in step["command"]:
+            step["out"] = [line.replace(shown, "") for line in step["out"]]
     check(recorded, steps, KNOWN)
 
 

@@ -94,6 +94,20 @@ async def test_requests_that_are_too_large_together_run_one_after_the_other() ->
     assert log[2:4] == ["large begins", "small begins"]
 
 
+async def test_work_beside_the_requests_waits_for_room_if_it_needs_much() -> None:
+    turns, log = Turns(), list[str]()
+
+    async def work(name: str, size: int) -> None:
+        await turns.take_then(count(2, [], name), log.append, lambda error: None, size)
+
+    async with turns.room_for(MOST_BYTES_AT_ONCE):
+        large = asyncio.ensure_future(work("large", 1))
+        await work("small", 0)
+        assert log == ["small"]
+    await large
+    assert log == ["small", "large"]
+
+
 async def test_an_abandoned_request_frees_its_share_for_others() -> None:
     turns = Turns()
 

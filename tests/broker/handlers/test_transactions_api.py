@@ -241,6 +241,10 @@ async def test_transactions_are_listed_by_a_pattern_of_their_whole_id(api: Api) 
     assert await listed("orders") == (0, [])
     assert await listed("(") == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
     assert await listed("(?=o)other") == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
+    endless = "o" * 30_000
+    await add(api, await new_producer(api, endless), name=endless)
+    assert await listed("other|o{30}.*") == (0, [endless, "other"])
+    assert await listed("o?" * 10_000) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
 
 
 async def test_ids_with_colliding_hashes_are_independent() -> None:

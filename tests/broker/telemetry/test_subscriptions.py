@@ -10,7 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from odradek.broker.background.stepwise import finished
+from odradek.broker.settings.client_metrics import check_client_metrics
 from odradek.broker.telemetry.subscriptions import Subscriptions, Wanted
+from odradek.protocol.errors import ErrorCode, ProtocolError
 
 CLIENT: Mapping[str, str | None] = {
     "client_instance_id": "ABEiM0RVZneImaq7zN3u_w",
@@ -168,6 +170,20 @@ def test_stored_settings_that_cannot_be_used_ask_for_nothing_and_are_logged_once
     assert [each["name"] for each in logs if each["event"] == "stored subscription to client metrics ignored"] == [
         "bad"
     ]
+
+
+@pytest.mark.parametrize("expression", [r"\\p{L}", "a{0,1000}"])
+def test_patterns_that_would_take_long_to_compile_together_are_refused(expression: str) -> None:
+    patterns = ",".join([f"client_id={expression}"] * 1000)
+    with pytest.raises(ProtocolError) as refused:
+        check_client_metrics({"match": patterns})
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_a_large_pattern_is_not_matched_against_an_endless_client_id() -> None:
+    with pytest.raises(ProtocolError) as refused:
+        concerns("client_id=" + "a?b?" * 2000, client_id="x" * 30_000)
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_many_subscriptions_are_read_and_matched_in_steps() -> None:

@@ -118,7 +118,13 @@ class Peer:
                 break
             time.sleep(0.1)  # Kafka still has the deleted one
         assert answer["Topics"][0]["ErrorCode"] == 0, answer
-        return name
+        asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+        for _ in range(100):
+            (found,) = self.ask(ApiKey.METADATA, asked, 8, is_noted=False)["Topics"]
+            if found["ErrorCode"] == 0 and len(found["Partitions"]) == partitions:
+                return name
+            time.sleep(0.02)  # Kafka's broker hears of it from the controller
+        raise AssertionError(found)
 
     def create_internal(self) -> str:
         """Creates a coordinators' topic unless it exists."""

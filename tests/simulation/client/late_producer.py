@@ -164,8 +164,10 @@ class LateProducer(TransactionalProducer):
 
     async def _has_ended(self, transaction: Transaction) -> bool:
         """Whether EndTxn has been answered again in time: while the markers are written, the answer is another one."""
+        request = end_request(self, committed=transaction.commits)
+        request.producer_epoch = transaction.producer_epoch
         try:
-            await self._ask(TRANSACTION, self.transactional_id, end_request(self, committed=transaction.commits), _code)
+            await self._ask(TRANSACTION, self.transactional_id, request, _code, self.end_version)
         except Refused:
             return False
         return True

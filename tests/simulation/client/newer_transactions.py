@@ -64,7 +64,9 @@ class NewerLateProducer(NewerProducer, LateProducer):
     """One that does what it must not."""
 
     async def write_in_the_epoch_before(self, batches: Batches, text: str, group: str, offset: TopicPartition) -> None:
-        """Runs a transaction to its end, and goes on in its epoch."""
+        """Runs a transaction to its end, and goes on in its epoch. Records wait for the markers: what overtakes them
+        belongs to this transaction.
+        """
         transaction = await self._open(batches)
         if transaction is None:
             return
@@ -72,8 +74,6 @@ class NewerLateProducer(NewerProducer, LateProducer):
         await self._finish(transaction)
         if transaction.outcome is not Outcome.OK:
             return
-        partition, written = next(iter(batches.items()))
-        await self._late_record("write in the epoch before", partition, text, len(written), epochs_before=1)
         request = txn_commit_request(self, group, {offset: 1 << 40})
         request.producer_epoch -= 1
         asked = (GROUP, group, request, TXN_COMMIT)
@@ -82,6 +82,9 @@ class NewerLateProducer(NewerProducer, LateProducer):
         other_way.producer_epoch -= 1
         asked_end = (TRANSACTION, self.transactional_id, other_way, END)
         await self._late_request("end it the other way", *asked_end, _code)
+        if await self._has_ended(transaction):
+            partition, written = next(iter(batches.items()))
+            await self._late_record("write in the epoch before", partition, text, len(written), epochs_before=1)
 
     async def write_out_of_order(self, batches: Batches, elsewhere: TopicPartition, text: str) -> None:
         """Begins to write to a partition with a sequence number in the midst. Then the transaction is aborted."""

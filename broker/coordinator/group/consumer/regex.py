@@ -20,12 +20,14 @@ from odradek.broker.coordinator.group.consumer.outcome import Outcome
 from odradek.broker.coordinator.group.consumer.records import group_epoch_record, regex_record
 from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex
 from odradek.broker.coordinator.group.consumer.topics import Topics
+from odradek.broker.regular_expressions import MOST_BYTES, items_of, items_of_match, matches
 from odradek.broker.regular_expressions import compiled as compile_regex
-from odradek.broker.regular_expressions import items_of
 from odradek.protocol.errors import ProtocolError
 
 LEAST_INTERVAL_MS = 10_000
 """Between two runs of a group."""
+MEMORY_OF_RESOLUTION = 4 * MOST_BYTES
+"""An expression that is being compiled takes more than one that is compiled."""
 
 
 def check_regex(regex: str) -> None:
@@ -53,33 +55,35 @@ def must_resolve(
 
 
 def resolve_steps(
-    regexes: Iterable[str], names: Iterable[str], is_visible: Callable[[str], bool]
+    regexes: Iterable[str], names: Collection[str], is_visible: Callable[[str], bool]
 ) -> Steps[dict[str, frozenset[str]]]:
     """Returns the topics among `names` that each expression matches and that the client may describe.
 
-    An expression in a log that RE2 does not compile matches none.
+    One expression after the other: a compiled one may take MOST_BYTES. An expression in a log that RE2 does not compile
+    matches none.
     """
     pace = Pace()
-    compiled = {}
+    visible: dict[str, bool] = {}
+    matched = {}
     for regex in regexes:
         try:
-            compiled[regex] = compile_regex(regex)
+            pattern = compile_regex(regex)
         except ProtocolError:
-            compiled[regex] = None
+            matched[regex] = frozenset[str]()
+            continue
         if pace.step_ends(items_of(regex)):
             yield
-    matched: dict[str, list[str]] = {regex: [] for regex in compiled}
-    for name in names:
         fitting = []
-        for regex, pattern in compiled.items():
-            if pattern is not None and pattern.fullmatch(name) is not None:
-                fitting.append(regex)
-            if pace.step_ends(2):
+        for name in names:
+            if matches(pattern, name):
+                if name not in visible:
+                    visible[name] = is_visible(name)
+                if visible[name]:
+                    fitting.append(name)
+            if pace.step_ends(items_of_match(pattern, name)):
                 yield
-        if fitting and is_visible(name):
-            for regex in fitting:
-                matched[regex].append(name)
-    return {regex: frozenset(found) for regex, found in matched.items()}
+        matched[regex] = frozenset(fitting)
+    return matched
 
 
 def resolved(

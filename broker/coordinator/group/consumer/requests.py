@@ -28,13 +28,13 @@ from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, heart
 from odradek.broker.coordinator.group.consumer.leaving import fence, leave
 from odradek.broker.coordinator.group.consumer.member import AWAY, JOINING, LEAVING, ConsumerMember
 from odradek.broker.coordinator.group.consumer.outcome import Outcome, Timer
-from odradek.broker.coordinator.group.consumer.regex import resolve_steps, resolved
+from odradek.broker.coordinator.group.consumer.regex import MEMORY_OF_RESOLUTION, resolve_steps, resolved
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_ms
 from odradek.broker.coordinator.group.consumer.timers import ConsumerTimers
 from odradek.broker.coordinator.group.consumer.topics import Topics
 from odradek.broker.coordinator.group.group import Group
-from odradek.broker.coordinator.group.member_requests import Joining, Syncing, join_refused
+from odradek.broker.coordinator.group.member_requests import Joining, Syncing, join_refused, sync_refused
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime.shard import Act, Decision, OnDone, nobody_waits
 from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
@@ -60,10 +60,18 @@ log = structlog.get_logger("broker.coordinator.group")
 
 
 class Work(Protocol):
-    """Runs steps beside the requests, and calls `then` with their value within the last step, or `failed`."""
+    """Runs steps beside the requests, and calls `then` with their value within the last step, or `failed`.
+
+    `size`: how much memory they use, if it is much; the steps wait for room.
+    """
 
     def __call__(
-        self, steps: Steps[T], then: Callable[[T], object], failed: Callable[[Exception], object], name: str
+        self,
+        steps: Steps[T],
+        then: Callable[[T], object],
+        failed: Callable[[Exception], object],
+        name: str,
+        size: int = 0,
     ) -> object: ...
 
 
@@ -202,9 +210,15 @@ class ConsumerRequests:
         self._carry_out(group, outcome, f"{joining.member_id} joins: {joining.reason}", _done(outcome, answer))
 
     def sync(self, group: ConsumerGroup, syncing: Syncing) -> None:
-        """Answers a SyncGroup. Raises the errors of `classic_members.sync`."""
+        """Answers a SyncGroup, when what the group was before is replicated. Raises the errors of
+        `classic_members.sync`.
+        """
+
+        def answer(response: Any) -> None:
+            syncing.answer(sync_refused(response.code) if isinstance(response, ProtocolError) else response)
+
         outcome = classic_members.sync(group, syncing, self._topics)
-        self._carry_out(group, outcome, "", _done(outcome, syncing.answer))
+        self._carry_out(group, outcome, "", _done(outcome, answer))
 
     def stay(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
         """Handles a Heartbeat. Raises the errors of `classic_members.heartbeat`."""
@@ -279,18 +293,22 @@ class ConsumerRequests:
             return
         self._assigned.add(group)
         assignment = Assignment(group, group.epoch, self._topics, settings.assignors)
-        then, failed = partial(self._write_target, group), partial(self._assignment_failed, group)
+        then = partial(self._write_target, group, assignment.epoch)
+        failed = partial(self._assignment_failed, group)
         self._work(self._target_steps(group, assignment), then, failed, "target assignment")
 
     def _target_steps(self, group: ConsumerGroup, assignment: Assignment) -> Steps[list[CoordinatorRecord]]:
         target = yield from assignment.steps()
         return (yield from assignment.records_steps(group, target, self._clock.wall_ms()))
 
-    def _write_target(self, group: ConsumerGroup, records: list[CoordinatorRecord]) -> None:
+    def _write_target(self, group: ConsumerGroup, epoch: int, records: list[CoordinatorRecord]) -> None:
+        """Writes the target for an epoch, unless a heartbeat has assigned for a later one: epochs never go back."""
         self._assigned.discard(group)
         for batch in in_batches(records, self._most_bytes):
             if not self._is_current(group) or group.is_empty:
                 return
+            if group.target_epoch >= epoch:
+                break
             if not self._carry_out(group, Outcome(batch), "the target assignment is computed"):
                 self.timers.assign_later(group, RETRY_MS, partial(self._assign, group))
                 return
@@ -308,7 +326,7 @@ class ConsumerRequests:
         version = self._topics.version
         steps = resolve_steps(regexes, list(self._topics.names()), is_visible)
         then, failed = partial(self._resolved, group, version), partial(self._resolution_failed, group)
-        self._work(steps, then, failed, "regular expressions of a group")
+        self._work(steps, then, failed, "regular expressions of a group", MEMORY_OF_RESOLUTION)
 
     def _resolved(self, group: ConsumerGroup, version: int, matched: Mapping[str, frozenset[str]]) -> None:
         group.is_resolving = False
@@ -327,7 +345,7 @@ class ConsumerRequests:
         return self._groups.get(group.group_id) is group
 
 
-def _done(outcome: Outcome, answer: Callable[[Any], object]) -> OnDone:
+def _done(outcome: Outcome, answer: Answer) -> OnDone:
     """Answers with the response of the outcome, or with the error."""
     response = outcome.response
     assert response is not None

@@ -78,8 +78,8 @@ class SentRequest:
 
 
 class GroupLog:
-    """The log of the shard's partition. While `is_held`, appends wait for the high watermark. `failure` is that of all
-    appends; NOT_ENOUGH_REPLICAS of those with acks.
+    """The log of the shard's partition. While `is_held`, appends wait for the high watermark, and decisions without
+    records for the appends before. `failure` is that of all appends; NOT_ENOUGH_REPLICAS of those with acks.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class GroupLog:
             self.records.append(record)
             if decision.replay:
                 shard.replay(record, offset=offset, timestamp_ms=0, producer_id=-1, producer_epoch=-1)
-        if self.is_held and decision.records:
+        if self.is_held and (decision.records or self.waiting):
             self.waiting.append(decision)
         else:
             decision.done(None)

@@ -39,7 +39,12 @@ class ShardAtWork(GroupHarness):
         return self._consumer_groups_with(self._begin, self._most_bytes)
 
     def _begin(
-        self, steps: Steps[T], then: Callable[[T], object], failed: Callable[[Exception], object], name: str
+        self,
+        steps: Steps[T],
+        then: Callable[[T], object],
+        failed: Callable[[Exception], object],
+        name: str,
+        size: int = 0,
     ) -> None:
         def run() -> None:
             try:

@@ -296,6 +296,18 @@ def test_a_member_learns_nothing_of_an_old_target(shard: ShardAtWork) -> None:
     assert shard.heartbeat("c", 3) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+@pytest.mark.parametrize("cause", [None, ErrorCode.REQUEST_TIMED_OUT])
+def test_a_member_learns_what_is_replicated(shard: ShardAtWork, cause: ErrorCode | None) -> None:
+    joined(shard)
+    shard.beat("a", 2)
+    shard.log.is_held = True
+    shard.send("a", 2, owned={1: {0, 1, 2}})
+    sent = shard.sync("c", 3)
+    assert not sent.is_answered
+    shard.log.settle(cause)
+    assert sent.error is (ErrorCode.NONE if cause is None else ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
 def test_an_assignment_has_the_version_of_the_subscription(shard: ShardAtWork) -> None:
     shard.leave_consumer("a")
     shard.join_consumer("b", "bar")

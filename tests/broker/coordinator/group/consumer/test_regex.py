@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from odradek.broker.background.stepwise import finished
+from odradek.broker.coordinator.group.consumer import regex as regex_module
 from odradek.broker.coordinator.group.consumer.regex import check_regex, resolve_steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.consumer.group_at_work import SETTINGS, FakeTopics, GroupAtWork, assigned
@@ -59,6 +61,37 @@ def test_no_expression_takes_long(regex: str) -> None:
         pass
     finished(resolve_steps([regex], names, everyone))
     assert time.thread_time() - begin < 5
+
+
+def test_one_expression_after_the_other_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as a group has members would take too much memory together."""
+    events = []
+    for name in ("compile_regex", "matches"):
+        known = getattr(regex_module, name)
+
+        def noted(*arguments: Any, name: str = name, known: Any = known) -> Any:
+            events.append(name)
+            return known(*arguments)
+
+        monkeypatch.setattr(regex_module, name, noted)
+    finished(resolve_steps(["a", "b"], NAMES, everyone))
+    assert events == ["compile_regex", *["matches"] * len(NAMES)] * 2
+
+
+def test_no_step_matches_a_large_expression_against_many_names() -> None:
+    steps = resolve_steps(["a*b*" * 8000], ["a" * 249] * 20, everyone)
+    assert sum(1 for _ in steps) >= 20
+
+
+def test_the_topics_that_a_client_may_describe_are_asked_for_once() -> None:
+    asked: list[str] = []
+
+    def is_visible(name: str) -> bool:
+        asked.append(name)
+        return True
+
+    finished(resolve_steps(["f.*", ".*"], NAMES, is_visible))
+    assert sorted(asked) == sorted(NAMES)
 
 
 def test_many_names_are_matched_in_steps() -> None:
