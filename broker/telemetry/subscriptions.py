@@ -25,6 +25,7 @@ from odradek.broker.settings import OwnClientMetricsSettings, parse_value
 from odradek.broker.settings.client_metrics import check_client_metrics
 from odradek.broker.settings.setting import rows
 from odradek.protocol.errors import ProtocolError
+from odradek.protocol.primitives import uuid_hash
 
 ALL_METRICS = "*"
 OWN = tuple(rows(OwnClientMetricsSettings))
@@ -67,7 +68,7 @@ class Wanted(NamedTuple):
     def id_for(self, client_instance_id: UUID) -> int:
         """The id of the subscription (C): an int32."""
         text = f"[{', '.join(self.metrics)}]{self.interval_ms}"
-        return _int32(crc32c(text.encode()) ^ _java_hash(client_instance_id))
+        return _int32(crc32c(text.encode())) ^ uuid_hash(client_instance_id)
 
 
 class Subscriptions:
@@ -130,12 +131,6 @@ def _parsed(name: str, config: Mapping[str, str]) -> Subscription:
     patterns = (pattern.partition("=") for pattern in own.match)
     expressions = {value.strip(): compiled(expression.strip()) for value, _, expression in patterns}
     return Subscription(config, tuple(own.metrics), own.interval_ms, expressions)
-
-
-def _java_hash(value: UUID) -> int:
-    """Returns the hash of an id as Kafka's `Uuid` computes it."""
-    halves = (value.int >> 64) ^ (value.int & 0xFFFFFFFFFFFFFFFF)
-    return (halves >> 32) ^ (halves & 0xFFFFFFFF)
 
 
 def _int32(value: int) -> int:

@@ -11,6 +11,7 @@ from kafka.protocol.broker_version_data import infer_broker_version_from_api_ver
 from odradek.broker.background.stepwise import finished
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.api_table import api_table
+from odradek.broker.handlers.telemetry_apis import telemetry_rows
 from odradek.broker.handlers.version_history import VERSION_HISTORY
 from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS
 from odradek.broker.requests.answered_later import answered_later
@@ -35,6 +36,20 @@ WITHOUT_ERROR_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 
 """These have error codes only per directory; their error response is empty, as in Kafka."""
 
 
+NOT_SERVED = {
+    *range(ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN + 1),
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    *(ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER),
+    *(ApiKey.UNREGISTER_BROKER, ApiKey.UNREGISTER_CONTROLLER),
+    *range(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_ACKNOWLEDGE + 1),
+    *range(ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY + 1),
+    *range(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS + 1),
+    *(ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+}
+"""What brokers of 4.4 serve to clients and this one does not, as docs/differences.md says."""
+
+
 def requests_of(row: ApiRow) -> list[tuple[int, Message]]:
     """Returns Kafka's own test documents of the request in every served version."""
     name = row.request_class.__schema__.name
@@ -54,13 +69,19 @@ def error_codes(value: Any) -> list[int]:
     return []
 
 
-def test_clients_are_served_the_oldest_versions_of_kafka_3_9_and_the_newest_of_3_9_or_4_4() -> None:
+def test_clients_are_served_the_oldest_versions_of_kafka_3_9_and_the_newest_of_4_4() -> None:
     for row in api_table().client_rows():
         newest = NEWEST[row.key]
         older = APIS.get(row.key, newest)
         assert "ZK_BROKER" in older["listeners"] or "BROKER" in newest["listeners"]
         assert row.served.lowest == min(older["minVersion"], newest["minVersion"]), row.key.name
-        assert row.served.highest in (older["maxVersion"], newest["maxVersion"]), row.key.name
+        assert row.served.highest == newest["maxVersion"], row.key.name
+
+
+def test_what_brokers_of_kafka_4_4_serve_and_this_one_does_not_is_known() -> None:
+    theirs = {key for key, api in NEWEST.items() if "BROKER" in api["listeners"]}
+    served = {row.key for row in (*api_table().client_rows(), *telemetry_rows())}
+    assert theirs - served == NOT_SERVED
 
 
 def test_kafka_python_infers_one_of_the_releases_with_these_versions() -> None:

@@ -15,7 +15,6 @@ from typing import NamedTuple, TypeVar
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember
 
 K = TypeVar("K", bound=Hashable)
-NEVER_RESOLVED = -1
 
 
 class ResolvedRegex(NamedTuple):
