@@ -262,18 +262,22 @@ class ConsumerRequests:
             return
         self._assigned.add(group)
         assignment = Assignment(group, group.epoch, self._topics, settings.assignors)
-        then, failed = partial(self._write_target, group), partial(self._assignment_failed, group)
+        then = partial(self._write_target, group, assignment.epoch)
+        failed = partial(self._assignment_failed, group)
         self._work(self._target_steps(group, assignment), then, failed, "target assignment")
 
     def _target_steps(self, group: ConsumerGroup, assignment: Assignment) -> Steps[list[CoordinatorRecord]]:
         target = yield from assignment.steps()
         return (yield from assignment.records_steps(group, target, self._clock.wall_ms()))
 
-    def _write_target(self, group: ConsumerGroup, records: list[CoordinatorRecord]) -> None:
+    def _write_target(self, group: ConsumerGroup, epoch: int, records: list[CoordinatorRecord]) -> None:
+        """Writes the target for an epoch, unless a heartbeat has assigned for a later one: epochs never go back."""
         self._assigned.discard(group)
         for batch in in_batches(records, self._most_bytes):
             if not self._is_current(group) or group.is_empty:
                 return
+            if group.target_epoch >= epoch:
+                break
             if not self._carry_out(group, Outcome(batch), "the target assignment is computed"):
                 self.timers.assign_later(group, RETRY_MS, partial(self._assign, group))
                 return

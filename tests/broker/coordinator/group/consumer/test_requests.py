@@ -270,6 +270,35 @@ def test_what_has_been_assigned_of_a_group_that_is_gone_is_dropped() -> None:
     assert kinds(shard.log.records[records:]).count(6) == 0
 
 
+def test_a_target_that_a_heartbeat_has_overtaken_is_dropped(shard: ShardAtWork) -> None:
+    shard.join_consumer("a", "foo", regex="bar")
+    assert shard.work() == 1
+    shard.advance(1)
+    assert (shard.consumer_group.epoch, shard.consumer_group.target_epoch, len(shard.waiting_work)) == (3, 2, 1)
+    assert shard.join_consumer("b", "foo").member_epoch == 4
+    assert shard.work() == 1
+    assert (shard.consumer_group.target_epoch, sorted(shard.consumer_group.targets)) == (4, ["a", "b"])
+    assert shard.beat("b", 4).member_epoch == 4
+
+
+def test_a_target_that_is_overtaken_while_it_is_written_is_dropped() -> None:
+    shard = with_interval(most_bytes=200)
+    for number in range(6):
+        shard.join_consumer(f"m{number}", "foo")
+    shard.advance(INTERVAL_MS)
+    act = shard.log.act
+
+    def overtaken(written: GroupShard, decision: Decision) -> None:
+        shard.log.act = act  # type: ignore[method-assign]
+        act(written, decision)
+        shard.clock.advance(2 * INTERVAL_MS)
+        shard.join_consumer("m7", "foo")
+
+    shard.log.act = overtaken  # type: ignore[assignment, method-assign]
+    assert shard.work() == 1
+    assert (shard.consumer_group.epoch, shard.consumer_group.target_epoch) == (8, 8)
+
+
 def test_a_target_that_is_not_written_is_computed_again() -> None:
     shard = large()
     shard.join_consumer("b", "foo")
