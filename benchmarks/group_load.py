@@ -186,7 +186,7 @@ async def consumers(port: int, size: int, changes: int) -> None:
 async def commits(port: int, kind: str, size: int, partitions: int, count: int) -> None:
     everyone: list[GroupMember] = []
     for number in range(size):
-        client, group = await Client.connect(port), f"committing-{number}"
+        client, group = await Client.connect(port), f"committing-{kind}-{number}"
         of_kind = (
             ConsumerMember(client, group, TOPIC, partitions) if kind == "consumer" else ClassicMember(client, group, 1)
         )

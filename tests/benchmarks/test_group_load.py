@@ -63,14 +63,16 @@ def test_a_crowd_of_consumers_is_balanced_changes_and_leaves(port: int) -> None:
         assert shares(port) == ("Empty", [])
 
 
-@pytest.mark.parametrize("kind", ["commits", "consumer-commits"])
-def test_commits_are_committed(port: int, kind: str) -> None:
+@pytest.mark.parametrize(("what", "kind"), [("commits", "classic"), ("consumer-commits", "consumer")])
+def test_commits_are_committed(port: int, what: str, kind: str) -> None:
     wire.create_topic(port, TOPIC, 2)
-    with load(kind, port, 3, 2, 50) as committing:
+    with load(what, port, 3, 2, 50) as committing:
         assert next_of(committing.stdout) == {"measuring": 1}
         assert next_of(committing.stdout)["commits"] == 50
     topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0, 1])
-    answer = wire.call(port, OffsetFetchRequest(group_id="committing-0", topics=[topic]), OffsetFetchResponse, 5)
+    answer = wire.call(
+        port, OffsetFetchRequest(group_id=f"committing-{kind}-0", topics=[topic]), OffsetFetchResponse, 5
+    )
     assert [partition.committed_offset for partition in answer.topics[0].partitions] == [1_000_000, 1_000_001]
 
 

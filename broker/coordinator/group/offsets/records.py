@@ -96,17 +96,17 @@ def offset_key(prefix: bytes, partition: int) -> bytes:
 
 def offset_value(committed: CommittedOffset) -> bytes:
     """Returns the record's value. Raises UnwritableMessage if a value does not fit into its field."""
-    text, topic_id = committed.metadata, committed.topic_id
+    text, topic_id = committed.metadata, committed.topic_id.int
     if committed.expire_timestamp != NO_TIMESTAMP:
         version = VALUE_VERSION_WITH_EXPIRY
     else:
-        version = VALUE_VERSION_WITHOUT_ID if topic_id == NO_TOPIC_ID else VALUE_VERSION
+        version = VALUE_VERSION if topic_id else VALUE_VERSION_WITHOUT_ID
         if text.isascii() and len(text) <= MAX_SHORT_TEXT:  # the common case
             size, epoch, time_ms = len(text), committed.leader_epoch, committed.commit_timestamp
             try:
                 if version == VALUE_VERSION:
                     before = _VALUE_BEFORE_SHORT_TEXT(version, committed.offset, epoch, size + 1)
-                    return b"".join((before, text.encode(), _TIME_AND_ID(time_ms, 1, 0, 16, topic_id.bytes)))
+                    return b"".join((before, text.encode(), _TIME_AND_ID(time_ms, 1, 0, 16, topic_id.to_bytes(16))))
                 before = _VALUE_BEFORE_TEXT(version, committed.offset, epoch, size)
                 return b"".join((before, text.encode(), _TIME(time_ms)))
             except struct.error:
@@ -117,7 +117,7 @@ def offset_value(committed: CommittedOffset) -> bytes:
         metadata=text,
         commit_timestamp=committed.commit_timestamp,
         expire_timestamp=committed.expire_timestamp,
-        topic_id=topic_id,
+        topic_id=committed.topic_id,
     )
     return encode_value(value, version)
 
