@@ -144,7 +144,7 @@ class OffsetHandlers:
 
         def act(done: OnDone) -> None:
             shard = self._coordinator.shard_of(request.group_id)
-            commit_offsets(shard, who, builder.commits, done)
+            commit_offsets(shard, who, builder.commits, done, stores_ids=self._coordinator.stores_topic_ids)
 
         return self._carry_out(builder, act, lambda: OffsetCommitResponse(topics=builder.topics))
 
@@ -207,7 +207,8 @@ class OffsetHandlers:
                 raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
             shard = self._coordinator.shard_of(request.group_id)
             self._verify_transaction(request, support_in(context.api_version), shard.partition, to_verify)
-            commit_offsets_in_transaction(shard, who, producer, builder.commits, done)
+            stores_ids = self._coordinator.stores_topic_ids
+            commit_offsets_in_transaction(shard, who, producer, builder.commits, done, stores_ids=stores_ids)
 
         def respond() -> TxnOffsetCommitResponse:
             if context.api_version < FIRST_TRANSACTIONAL_VERSION_WITH_LOADING:
@@ -256,13 +257,12 @@ class OffsetHandlers:
         builder, find = OffsetCommitResponseBuilder(), self._metadata.topic
         limit = self._config.offset_metadata_max_bytes
         topic_class, partition_class = answer_classes
-        stores_ids = self._coordinator.stores_topic_ids
         for topic in topics:
             name: str | None = topic.name
             metadata = None if name is None else find(name)
             existing: Any = () if metadata is None else metadata.partitions
             missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            topic_id = NO_TOPIC_ID if metadata is None or not stores_ids else metadata.topic_id
+            topic_id = NO_TOPIC_ID if metadata is None else metadata.topic_id
             answers = []
             commits: dict[int, CommittedOffset] = {}
             for partition in topic.partitions:

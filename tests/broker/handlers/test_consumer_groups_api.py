@@ -11,6 +11,7 @@ import pytest
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.features import UpdateFeaturesRequest
 from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
@@ -297,6 +298,18 @@ async def test_an_older_epoch_commits_what_the_member_has_kept(api: Api) -> None
     member["member_id"] = "b"
     assert await assigned(api, await beat(api, "b", 3)) == {"t": [other]}
     assert await commit(api, "t", {other: 8}, **member) == [ErrorCode.STALE_MEMBER_EPOCH], "it had nothing then"
+
+
+async def test_an_older_epoch_commits_while_the_protocol_is_off(api: Api) -> None:
+    await join(api, "a", "t")
+    await join(api, "b", "t")
+    (kept,) = (await assigned(api, await beat(api, "a", 2)) or {})["t"]
+    assert (await beat(api, "a", 2, topic_partitions=owned(await ids_of(api), t=[kept]))).member_epoch == 3
+    key = UpdateFeaturesRequest.FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=2)
+    assert (await api(UpdateFeaturesRequest(feature_updates=[key]), 1)).error_code == 0
+    assert await commit(api, "t", {kept: 5}, member_id="a", generation_id_or_member_epoch=2) == [0]
+    stored = api.broker.coordinators.groups.shard_of("g").offsets.committed("g")
+    assert stored["t"][kept].topic_id == NOBODY
 
 
 async def test_topics_are_named_by_their_ids(api: Api) -> None:

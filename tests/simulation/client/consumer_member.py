@@ -209,6 +209,7 @@ class ConsumerMember:
     async def _beat(self) -> bool:
         """Returns whether the coordinator has answered that all is well."""
         request = self._request()
+        self._says_all = False
         owned = frozenset(self.membership.since)
         if self._epoch == JOINING:
             self.memberships.joins(self.membership)
@@ -219,7 +220,7 @@ class ConsumerMember:
             return False
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.NONE:
-            self._says_all, self._said = False, owned
+            self._said = owned
             self._epoch = answer.member_epoch
             await self._take(answer.assignment, sent_us)
             return True

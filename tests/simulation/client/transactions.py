@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -69,6 +70,8 @@ class TransactionalProducer(Producer):
         self._timeout_ms = timeout_ms
         self._transactions = 0
         self._is_initialised = False
+        self._last_pending = -math.inf
+        """When the coordinator last said that a change of the transaction is under way, in seconds of the loop."""
 
     @property
     def is_initialised(self) -> bool:
@@ -229,7 +232,9 @@ class TransactionalProducer(Producer):
                 if final:
                     raise Refused(final[0].name, final[0])
                 reason = codes[0].name
-                if ErrorCode.CONCURRENT_TRANSACTIONS not in codes:
+                if ErrorCode.CONCURRENT_TRANSACTIONS in codes:
+                    self._last_pending = loop.time()
+                else:
                     self.cluster.forget_coordinator(kind, key)
             await self.cluster.back_off()
         raise Refused(reason)

@@ -17,6 +17,7 @@ from odradek.broker.coordinator.group.group import (
     PartitionCheck,
 )
 from odradek.broker.coordinator.group.offsets.offsets import Commits, GroupOffsets
+from odradek.broker.coordinator.group.offsets.records import NO_TOPIC_ID
 from odradek.broker.coordinator.runtime.shard import Act, AppendFailed, OnDone
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
@@ -42,15 +43,19 @@ class CommittingProducer(NamedTuple):
     producer_epoch: int
 
 
-def commit_offsets(shard: OffsetShard, who: Committer, commits: Commits, done: OnDone) -> None:
+def commit_offsets(
+    shard: OffsetShard, who: Committer, commits: Commits, done: OnDone, *, stores_ids: bool = True
+) -> None:
     """Commits offsets. Calls `done`, possibly at once, when they take effect or with an AppendFailed; see
-    `commit_error`.
+    `commit_error`. `stores_ids`: the ids of the topics are stored, by which partitions are checked in any case.
 
     A commit without a generation creates the group if it does not exist. Raises GROUP_ID_NOT_FOUND for another one,
     ILLEGAL_GENERATION to older clients, and the errors of `Group.accept_commit`.
     """
     group = _group(shard, who, FIRST_WITH_EPOCHS)
     _check_each(group.accept_commit(who), commits)
+    if not stores_ids:
+        _leave_out_ids(commits)
     if commits:
         shard.act(shard.offsets.commit(who.group_id, commits, done))
     else:
@@ -58,7 +63,13 @@ def commit_offsets(shard: OffsetShard, who: Committer, commits: Commits, done: O
 
 
 def commit_offsets_in_transaction(
-    shard: OffsetShard, who: Committer, producer: CommittingProducer, commits: Commits, done: OnDone
+    shard: OffsetShard,
+    who: Committer,
+    producer: CommittingProducer,
+    commits: Commits,
+    done: OnDone,
+    *,
+    stores_ids: bool = True,
 ) -> None:
     """Commits offsets within a transaction. Calls `done` once they are replicated; they take effect when the
     transaction commits.
@@ -67,6 +78,8 @@ def commit_offsets_in_transaction(
     """
     group = _group(shard, who, FIRST_TRANSACTIONAL_WITH_EPOCHS)
     _check_each(group.accept_commit(who, in_transaction=True), commits)
+    if not stores_ids:
+        _leave_out_ids(commits)
     if commits:
         shard.act(
             shard.offsets.commit_in_transaction(
@@ -93,6 +106,12 @@ def _check_each(check: PartitionCheck | None, commits: Commits) -> None:
         for partitions in commits.values():
             for partition, committed in partitions.items():
                 check(committed.topic_id, partition)
+
+
+def _leave_out_ids(commits: Commits) -> None:
+    for partitions in commits.values():
+        for committed in partitions.values():
+            committed.topic_id = NO_TOPIC_ID
 
 
 def commit_error(error: ProtocolError) -> ErrorCode:
