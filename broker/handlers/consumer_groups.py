@@ -12,6 +12,7 @@ from uuid import UUID
 
 from odradek.broker.background.stepwise import Pace, Steps, items_of, once
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat
+from odradek.broker.coordinator.group.consumer.member import Partitions
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.handlers.access import Access, AuthorizationDenied, Check
 from odradek.broker.handlers.answer_size import AnswerSize
@@ -133,11 +134,12 @@ class ConsumerGroupHandlers:
 
 
 def _heartbeat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Heartbeat:
-    owned: dict[UUID, frozenset[int]] | None = None
+    owned: Partitions | None = None
     if request.topic_partitions is not None:
-        owned = {}
+        named: dict[UUID, set[int]] = {}
         for topic in request.topic_partitions:
-            owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()).union(topic.partitions)
+            named.setdefault(topic.topic_id, set()).update(topic.partitions)
+        owned = {topic_id: frozenset(partitions) for topic_id, partitions in named.items()}
     return Heartbeat(
         request.group_id,
         request.member_id,

@@ -5,43 +5,83 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, read
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.headers import RequestHeader, request_header_version
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
-from tests.protocol.vector_files import message_vectors
+from tests.base_requests import Known
+from tests.large_requests import small_request
+from tests.protocol.vector_files import message_vectors, table
 from tests.wire import requests
 from tests.wire.blocking_client import RawClient
 from tests.wire.frames import API_VERSIONS_V0, request_payload
 
 M = TypeVar("M", bound=Message)
+ApiVersion = tuple[int, int]
+"""The key of an API, and a version."""
 TOPIC = "fuzz"
 EXTREMES = (-(2**31), -2, -1, 0, 1, 255, 65_535, 2**31 - 1)
 LONGEST_WAIT_MS = 50
 
 
-def seed_frames(served: set[int], topic_id: UUID) -> list[bytes]:
-    """Payloads (header and body) to start from: Kafka's frames of the served APIs, and real produces and fetches of the
+def seed_frames(served: set[ApiVersion], topic_id: UUID) -> list[bytes]:
+    """Payloads (header and body) to start from: Kafka's frames of what is served, and real produces and fetches of the
     topic with this id.
     """
-    payloads = [
-        bytes.fromhex(frame["hex"])[4:]
-        for frame in message_vectors("frames")
-        if frame["type"] == "request" and frame["apiKey"] in served
-    ]
+    payloads = frames_of_kafka(served)
     for version in (3, 7, 9, 11):
         for compression in range(5):
             payloads += [request_payload(_produce(compression), version)] * 4
-    for version in (4, 7, 11, 12, 13, 17):
+    for version in (4, 7, 11, 12, 13, 18):
         payloads += [request_payload(_fetch(topic_id), version)] * 8
     return payloads
+
+
+def newer_seed_frames(served: set[ApiVersion], known: Known) -> list[bytes]:
+    """Payloads to start from of what Kafka 4.4 serves and 3.9 does not: Kafka's frames, requests that name what exists,
+    and heartbeats of members that join, stay and leave. No markers: those of a stranger leave a transaction without an
+    end, as in Kafka.
+    """
+    newer = served - served_by("3.9")
+    answerable = sorted(pair for pair in newer if pair[0] != ApiKey.WRITE_TXN_MARKERS)
+    named = [small_request(key, version, known).payload() for key, version in answerable]
+    members = [request_payload(request, 1) for request in _heartbeats(known)]
+    return [*frames_of_kafka(newer), *named * 4, *members * 8]
+
+
+def frames_of_kafka(of: set[ApiVersion]) -> list[bytes]:
+    """Kafka's frames of these versions."""
+    frames = message_vectors("frames")
+    requests_of_kafka = (frame for frame in frames if frame["type"] == "request")
+    return [bytes.fromhex(frame["hex"])[4:] for frame in requests_of_kafka if (frame["apiKey"], frame["version"]) in of]
+
+
+def served_by(release: str) -> set[ApiVersion]:
+    """The versions that a release of Kafka serves."""
+    ranges = table("api_versions_of_releases.json")[release].items()
+    return {(int(key), version) for key, (lowest, highest) in ranges for version in range(lowest, highest + 1)}
+
+
+def _heartbeats(known: Known) -> Iterator[ConsumerGroupHeartbeatRequest]:
+    """As members of a group of the newer protocol send them, and one that converts a classic group."""
+    own = ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=known.topic_id, partitions=[0])
+    for group in ("newer-group", known.joined_group):
+        who: dict[str, Any] = {"group_id": group, "member_id": "member-1"}
+        join = {**who, "member_epoch": 0, "rebalance_timeout_ms": 6000, "topic_partitions": []}
+        yield ConsumerGroupHeartbeatRequest(**join, subscribed_topic_names=[known.topic], server_assignor="range")
+        yield ConsumerGroupHeartbeatRequest(**join, subscribed_topic_regex="k(n.*)+")
+        yield ConsumerGroupHeartbeatRequest(**join, subscribed_topic_names=[known.topic], instance_id="i", rack_id="r")
+        for epoch in (-2, -1, 1, 2, 3):
+            yield ConsumerGroupHeartbeatRequest(**who, member_epoch=epoch, topic_partitions=[own])
 
 
 def _produce(compression: int) -> ProduceRequest:
@@ -58,16 +98,16 @@ def _fetch(topic_id: UUID) -> FetchRequest:
 
 
 class Mutator:
-    """An endless sequence of damaged payloads from ``seeds``, the same for the same seed."""
+    """An endless sequence of damaged payloads from ``seeds``, the same for the same seed of the random source."""
 
     def __init__(self, seeds: list[bytes], random_source: random.Random) -> None:
-        self._seeds = seeds
+        self.seeds = seeds
         self._random = random_source
         self._created = 0
 
     def payloads(self) -> Iterator[bytes]:
         while True:
-            data = bytearray(self._random.choice(self._seeds))
+            data = bytearray(self._random.choice(self.seeds))
             for _ in range(self._random.choice((1, 1, 1, 2, 3, 8))):
                 self._damage(data)
             if self._is_harmless(bytes(data)):
@@ -92,7 +132,7 @@ class Mutator:
             case 5:
                 del data[at:]
             case _:
-                other = source.choice(self._seeds)
+                other = source.choice(self.seeds)
                 data[at:] = other[min(at, len(other)) :]
 
     def _is_harmless(self, payload: bytes) -> bool:
@@ -102,7 +142,7 @@ class Mutator:
         api_key, version = struct.unpack_from(">hh", payload)
         try:
             match api_key:
-                case 1 if 4 <= version <= 17:
+                case 1 if 4 <= version <= 18:
                     return bool(_body(payload, FetchRequest, version).max_wait_ms <= LONGEST_WAIT_MS)
                 case 19 if 0 <= version <= 7:
                     return self._may_create(_body(payload, CreateTopicsRequest, version))

@@ -6,7 +6,6 @@ tracemalloc.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import struct
 import tracemalloc
@@ -53,7 +52,6 @@ class Memory(NamedTuple):
 class WatchedBroker:
     def __init__(self, thread: BrokerThread) -> None:
         self.thread = thread
-        self._loop: Any = thread.call(_running_loop())
 
     def ask(self, request: Message, version: int) -> Answer:
         """Sends the request on a new connection. Raises ConnectionError if the broker closes it instead."""
@@ -61,7 +59,7 @@ class WatchedBroker:
         turns = EachTurn()
         with RawClient(self.thread.bootstrap, timeout=TIMEOUT_S) as client:
             client.call(API_VERSIONS_V0)  # the first request of a connection is not measured
-            self._loop.call_soon_threadsafe(turns.start)
+            self.thread.call(_started(turns))
             try:
                 client.send(payload)
                 size, body = _taken(client, KEPT_BYTES)
@@ -102,12 +100,12 @@ def watched_broker(settings: Mapping[str, object]) -> Iterator[WatchedBroker]:
         yield WatchedBroker(thread)
 
 
+async def _started(turns: EachTurn) -> None:
+    turns.start()
+
+
 async def _stopped(turns: EachTurn) -> None:
     turns.stop()
-
-
-async def _running_loop() -> Any:
-    return asyncio.get_running_loop()
 
 
 def _api_key(request: Message) -> ApiKey:

@@ -49,6 +49,7 @@ from odradek.broker.coordinator.group.consumer.records import (
 )
 from odradek.broker.coordinator.group.consumer.requests import BASE_SEQUENCE, NotUpgraded
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
+from odradek.broker.coordinator.group.consumer.subscriptions import MOST_NAMED
 from odradek.broker.coordinator.group.consumer.topic_hash import group_hash
 from odradek.broker.coordinator.group.consumer.topics import Topics
 from odradek.broker.coordinator.group.group import Group
@@ -116,6 +117,8 @@ class Conversions:
                 group.set_target(member.member_id, target)
         except MalformedMessage as error:
             raise NotUpgraded(f"the metadata of a member are malformed: {error}") from None
+        if not group.subscriptions.has_room_for():
+            raise NotUpgraded(f"its members name more than {MOST_NAMED} topics")
         group.set_epoch(former.generation_id, group_hash(group.subscriptions.names(), self._topics.hash_of))
         return group, [*former.tombstones(), *_records_of(group)]
 

@@ -60,7 +60,7 @@ def join(
 ) -> Outcome:
     """Returns what a JoinGroup leads to. The group has members, and the session timeout is within the limits.
 
-    Raises INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    Raises INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, POLICY_VIOLATION.
     """
     if settings.migration_policy is MigrationPolicy.DISABLED:
         raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Groups may not change their protocol.")

@@ -7,7 +7,7 @@ Source: Kafka's ConsumerProtocol, Utils (toConsumerProtocolAssignment, toTopicPa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Protocol, TypeVar
 from uuid import UUID
 
@@ -19,6 +19,9 @@ from odradek.protocol.schema import Message
 
 LATEST = 3
 """The latest version, of subscriptions and of assignments."""
+MOST_BYTES = 512 << 10
+MOST_TOPICS = 10_000
+"""What more bytes say, or of more topics, is refused: it is read at once."""
 _VERSION_BYTES = 2
 M = TypeVar("M", bound=Message)
 
@@ -44,27 +47,41 @@ def _version(data: bytes) -> int:
 
 
 def _read(cls: type[M], data: bytes) -> M:
+    if len(data) > MOST_BYTES:
+        raise MalformedMessage(f"{len(data)} bytes of consumers' metadata, more than {MOST_BYTES}")
     return decode(cls, _version(data), data, _VERSION_BYTES)
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     """Raises MalformedMessage."""
-    return _read(ConsumerProtocolSubscription, metadata)
+    subscription = _read(ConsumerProtocolSubscription, metadata)
+    _check_count(subscription.topics)
+    _check_count(subscription.owned_partitions)
+    return subscription
 
 
 def read_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
     """Returns an empty one for no bytes: the member has not been assigned anything yet. Raises MalformedMessage."""
-    return _read(ConsumerProtocolAssignment, assignment) if assignment else ConsumerProtocolAssignment()
+    if not assignment:
+        return ConsumerProtocolAssignment()
+    told = _read(ConsumerProtocolAssignment, assignment)
+    _check_count(told.assigned_partitions)
+    return told
+
+
+def _check_count(topics: Sized) -> None:
+    if len(topics) > MOST_TOPICS:
+        raise MalformedMessage(f"{len(topics)} topics in consumers' metadata, more than {MOST_TOPICS}")
 
 
 def by_topic_id(topics: Iterable[_OfTopic], names: Names) -> Partitions:
     """Returns the partitions of the topics that exist."""
-    found: dict[UUID, frozenset[int]] = {}
+    found: dict[UUID, set[int]] = {}
     for each in topics:
         topic_id = names.topic_id(each.topic)
         if topic_id is not None and each.partitions:
-            found[topic_id] = found.get(topic_id, frozenset()).union(each.partitions)
-    return found
+            found.setdefault(topic_id, set()).update(each.partitions)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}
 
 
 def written_assignment(assigned: Mapping[UUID, Iterable[int]], subscription: bytes, names: Names) -> bytes:

@@ -69,7 +69,8 @@ class ConsumerGroup:
 
     `metadata_hash`: of the subscribed topics when the epoch grew last. `refresh_at_ms`: when it is computed again even
     if no subscription changes; 0 is at once. `is_resolving`: whether its regular expressions are being resolved.
-    `resolved_version`: of the topics among which this coordinator resolved them last.
+    `resolved_version`: of the topics among which this coordinator resolved all of them last; `round_version`: among
+    which it has begun to, and still has to for `left_regexes`.
     `has_partition_metadata`: whether the log has a record of an earlier release that must be deleted.
     """
 
@@ -94,6 +95,8 @@ class ConsumerGroup:
         self.refresh_at_ms = 0
         self.is_resolving = False
         self.resolved_version: int | None = None
+        self.round_version: int | None = None
+        self.left_regexes: frozenset[str] = frozenset()
         self._is_dead = False
         self._timers = timers
         self._members: dict[str, ConsumerMember] = {}
@@ -230,6 +233,12 @@ class ConsumerGroup:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
         self._hashed_version = self.subscriptions.version
+
+    def has_resolved(self, left: frozenset[str] = frozenset()) -> None:
+        """A run over the regular expressions has ended. It has left these to the next one."""
+        self.left_regexes = left
+        if not left:
+            self.resolved_version = self.round_version
 
     @property
     def has_hash_of_its_topics(self) -> bool:

@@ -49,7 +49,7 @@ from odradek.broker.coordinator.group.consumer.records import (
 )
 from odradek.broker.coordinator.group.consumer.regex import check_regex, must_resolve
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
-from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex, topics_of
+from odradek.broker.coordinator.group.consumer.subscriptions import MOST_NAMED, ResolvedRegex, topics_of
 from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_ms, is_large
 from odradek.broker.coordinator.group.consumer.topics import Topics
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
@@ -121,7 +121,7 @@ def heartbeat(
     clients do not do themselves.
 
     Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH,
-    INVALID_REGULAR_EXPRESSION.
+    INVALID_REGULAR_EXPRESSION, POLICY_VIOLATION.
     """
     return Beat(group, request, now_ms, topics, settings, request.member_id or new_id()).outcome()
 
@@ -209,12 +209,19 @@ class Beat:
     # --- (B) ----------------------------------------------------------------------------------------------------
 
     def _updated(self, before: ConsumerMember) -> ConsumerMember:
-        """Returns the member with what the request says, or the same one if that is nothing new."""
+        """Returns the member with what the request says, or the same one if that is nothing new.
+
+        Raises POLICY_VIOLATION.
+        """
         request = self._request
         topics = before.subscribed_topics
         if request.topics is not None:
             named = self._group.subscriptions.shared(request.topics)
             topics = topics if named == topics else named
+            if topics is named and not self._group.subscriptions.has_room_for(named):
+                raise ProtocolError(
+                    ErrorCode.POLICY_VIOLATION, f"The group's members name more than {MOST_NAMED} topics."
+                )
         timeout_ms = request.rebalance_timeout_ms
         after = before._replace(
             instance_id=before.instance_id if request.instance_id is None else request.instance_id,

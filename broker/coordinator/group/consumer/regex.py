@@ -4,7 +4,8 @@ They are resolved beside the requests, all of a group's at once, so that a chang
 that is not resolved yet matches no topic.
 
 A heartbeat asks for it if no run is under way, the last was more than 10 s ago, and one of these holds: an expression
-is not resolved; there are new topics; the last run was longer ago than the refresh interval.
+is not resolved; there are new topics; the last run was longer ago than the refresh interval. A run whose result would
+not fit in a batch of the log leaves expressions to the next one.
 
 Source: Kafka's GroupMetadataManager (maybeUpdateRegularExpressions), TopicRegexResolver.
 """
@@ -26,8 +27,10 @@ from odradek.protocol.errors import ProtocolError
 
 LEAST_INTERVAL_MS = 10_000
 """Between two runs of a group."""
+NAME_OVERHEAD = 2
+"""The bytes of a name in a record, besides its characters."""
 MEMORY_OF_RESOLUTION = 4 * MOST_BYTES
-"""An expression that is being compiled takes more than one that is compiled."""
+"""Of a run. An expression that is being compiled takes more than one that is compiled."""
 
 
 def check_regex(regex: str) -> None:
@@ -42,34 +45,45 @@ def must_resolve(
     if not regexes or group.is_resolving:
         return False
     resolved = group.subscriptions.resolved
-    last = next(iter(resolved.values()), None)
-    if last is None:
+    last_ms = max((each.timestamp_ms for each in resolved.values()), default=None)
+    if last_ms is None:
         return True
-    if now_ms <= last.timestamp_ms + LEAST_INTERVAL_MS:
+    if now_ms <= last_ms + LEAST_INTERVAL_MS:
         return False
     return (
         any(regex not in resolved for regex in regexes)
+        or bool(group.left_regexes)
         or group.resolved_version != topics.version
-        or now_ms > last.timestamp_ms + refresh_interval_ms
+        or now_ms > last_ms + refresh_interval_ms
     )
 
 
+def next_regexes(group: ConsumerGroup, regexes: frozenset[str]) -> list[str]:
+    """Returns the expressions of the next run, unresolved ones first: all, or what the last run has left."""
+    resolved = group.subscriptions.resolved
+    left = group.left_regexes & regexes
+    wanted = left | (regexes - resolved.keys()) if left else regexes
+    return sorted(wanted, key=lambda regex: (regex in resolved, regex))
+
+
 def resolve_steps(
-    regexes: Iterable[str], names: Collection[str], is_visible: Callable[[str], bool]
+    regexes: Iterable[str], names: Collection[str], is_visible: Callable[[str], bool], most_bytes: int
 ) -> Steps[dict[str, frozenset[str]]]:
     """Returns the topics among `names` that each expression matches and that the client may describe.
 
-    One expression after the other: a compiled one may take MOST_BYTES. An expression in a log that RE2 does not compile
+    Expressions are missing once the names of all results take `most_bytes`; the first one is always there. One
+    expression after the other: a compiled one may take MOST_BYTES. An expression in a log that RE2 does not compile
     matches none.
     """
     pace = Pace()
     visible: dict[str, bool] = {}
-    matched = {}
+    matched: dict[str, frozenset[str]] = {}
+    size = 0
     for regex in regexes:
         try:
             pattern = compile_regex(regex)
         except ProtocolError:
-            matched[regex] = frozenset[str]()
+            matched[regex] = frozenset()
             continue
         if pace.step_ends(items_of(regex)):
             yield
@@ -82,6 +96,9 @@ def resolve_steps(
                     fitting.append(name)
             if pace.step_ends(items_of_match(pattern, name)):
                 yield
+        size += sum(NAME_OVERHEAD + len(name) for name in fitting)
+        if matched and size > most_bytes:
+            break
         matched[regex] = frozenset(fitting)
     return matched
 
@@ -92,7 +109,7 @@ def resolved(
     """Returns what the result of a run leads to. `version`: of the topics when it began; `now_ms`: since 1970.
 
     Expressions that nobody uses any more are left out. Whoever carries it out sets `is_resolving` and, if that
-    succeeded, `resolved_version`.
+    succeeded, calls `has_resolved`.
     """
     known = group.subscriptions.resolved
     results = {

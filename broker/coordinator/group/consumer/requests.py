@@ -13,7 +13,7 @@ Source: Kafka's GroupMetadataManager; (C) KIP-1263.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -28,7 +28,7 @@ from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, heart
 from odradek.broker.coordinator.group.consumer.leaving import fence, leave
 from odradek.broker.coordinator.group.consumer.member import AWAY, JOINING, LEAVING, ConsumerMember
 from odradek.broker.coordinator.group.consumer.outcome import Outcome, Timer
-from odradek.broker.coordinator.group.consumer.regex import MEMORY_OF_RESOLUTION, resolve_steps, resolved
+from odradek.broker.coordinator.group.consumer.regex import MEMORY_OF_RESOLUTION, next_regexes, resolve_steps, resolved
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_ms
 from odradek.broker.coordinator.group.consumer.timers import ConsumerTimers
@@ -324,17 +324,22 @@ class ConsumerRequests:
     def _resolve(self, group: ConsumerGroup, regexes: frozenset[str], is_visible: IsVisible) -> None:
         group.is_resolving = True
         version = self._topics.version
-        steps = resolve_steps(sorted(regexes), list(self._topics.names()), is_visible)
-        then, failed = partial(self._resolved, group, version), partial(self._resolution_failed, group)
+        wanted = next_regexes(group, regexes)
+        if len(wanted) == len(regexes):
+            group.round_version = version
+        steps = resolve_steps(wanted, list(self._topics.names()), is_visible, self._most_bytes)
+        then, failed = partial(self._resolved, group, version, wanted), partial(self._resolution_failed, group)
         self._work(steps, then, failed, "regular expressions of a group", MEMORY_OF_RESOLUTION)
 
-    def _resolved(self, group: ConsumerGroup, version: int, matched: Mapping[str, frozenset[str]]) -> None:
+    def _resolved(
+        self, group: ConsumerGroup, version: int, wanted: Collection[str], matched: Mapping[str, frozenset[str]]
+    ) -> None:
         group.is_resolving = False
         self._metrics.resolutions += 1
         if self._is_current(group):
             outcome = resolved(group, matched, version, self._clock.wall_ms(), self._topics)
             if self._carry_out(group, outcome, "regular expressions are resolved"):
-                group.resolved_version = version
+                group.has_resolved(frozenset(wanted) - matched.keys())
 
     def _resolution_failed(self, group: ConsumerGroup, error: Exception) -> None:
         """A heartbeat of a member asks again."""

@@ -9,12 +9,14 @@ Source: Kafka's ModernGroup (subscribedTopicNames), SubscriptionCount, ConsumerG
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Set
 from typing import NamedTuple, TypeVar
 
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember
 
 K = TypeVar("K", bound=Hashable)
+MOST_NAMED = 20_000
+"""How many topics the members of a group may name together: a change of its subscriptions looks at all of them."""
 
 
 class ResolvedRegex(NamedTuple):
@@ -60,6 +62,10 @@ class Subscriptions:
     def names(self) -> frozenset[str]:
         """Returns all subscribed topics."""
         return frozenset(self._by_name.keys() | self._by_regex.keys())
+
+    def has_room_for(self, names: Set[str] = frozenset()) -> bool:
+        """Whether the members name no more than MOST_NAMED topics, with these names."""
+        return len(self._by_name) + len(names - self._by_name.keys()) <= MOST_NAMED
 
     def regexes(self) -> Collection[str]:
         """Returns the expressions that members use."""

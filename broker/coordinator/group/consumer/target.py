@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from odradek.broker.coordinator.group.assignors.assignor import AssignmentSpec, Assignor, Target
 
 LARGEST_AT_ONCE = 2000
-"""How many members and partitions together are assigned within a heartbeat."""
+"""How many members and partitions together are assigned within a heartbeat. A topic that does not exist counts, too."""
 
 
 def assignor(name: str) -> Assignor:
@@ -55,7 +55,7 @@ def is_large(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> bo
     if left >= 0:
         for name in group.subscriptions.names() | member.subscribed_topics:
             topic_id = topics.topic_id(name)
-            left -= (topics.partition_count(topic_id) or 0) if topic_id is not None else 0
+            left -= (topics.partition_count(topic_id) or 1) if topic_id is not None else 1
             if left < 0:
                 break
     return left < 0

@@ -15,6 +15,7 @@ from odradek.broker.coordinator.group.consumer.classic_members import Leaving
 from odradek.broker.coordinator.group.consumer.group import UNKNOWN_TIME, ConsumerGroup
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.settings import MigrationPolicy
+from odradek.broker.coordinator.group.consumer.subscriptions import MOST_NAMED
 from odradek.broker.coordinator.group.group import Committer
 from odradek.broker.coordinator.group.offsets.commits import commit_offsets
 from odradek.protocol.compiler import decode_versioned, encode_versioned
@@ -271,6 +272,16 @@ def test_a_group_that_does_not_fit_in_a_batch_stays() -> None:
 def test_a_group_with_a_subscription_that_is_none_stays(metadata: bytes) -> None:
     shard, _ = classic_group(assignment(0), protocols={"range": metadata})
     assert_not_converted(shard)
+
+
+def test_a_group_whose_members_name_too_many_topics_stays() -> None:
+    shard = ShardAtWork()
+    for member in range(3):
+        topics = (f"{member}-{number}" for number in range(MOST_NAMED // 2))
+        shard.join(protocols={"range": subscription(*topics)})
+    fields: dict[str, Any] = {"rebalance_timeout_ms": REBALANCE_MS, "owned": {}, "topics": ("foo",)}
+    assert shard.refused_beat("n", 0, **fields) is NOT_FOUND
+    assert as_classic(shard).size == 3
 
 
 @pytest.mark.parametrize("share", [b"\x00", b"\xff\xff\x00\x00\x00\x00"])

@@ -167,9 +167,10 @@ class GroupAtWork:
     def resolve(self, is_visible: Callable[[str], bool] = lambda _: True) -> None:
         """Runs what the last request asked to be resolved."""
         assert self.last.resolve, "nothing to resolve"
-        matched = finished(resolve_steps(self.last.resolve, self.topics.names(), is_visible))
+        matched = finished(resolve_steps(self.last.resolve, self.topics.names(), is_visible, most_bytes=1 << 20))
+        self.group.round_version = self.topics.version
         self.carry_out(resolved(self.group, matched, self.topics.version, self.now_ms, self.topics))
-        self.group.resolved_version = self.topics.version
+        self.group.has_resolved()
 
     def assign(self) -> None:
         """Computes the target assignment, as a timer does."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from odradek.broker.coordinator.group.consumer.classic_members import Leaving
+from odradek.broker.coordinator.group.consumer.embedded_protocol import MOST_BYTES, MOST_TOPICS, by_topic_id
 from odradek.broker.coordinator.group.consumer.member import ClassicMemberMetadata
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.settings import MigrationPolicy
 from odradek.broker.coordinator.group.group import Committer
-from odradek.protocol.compiler import decode_versioned
+from odradek.protocol.compiler import decode_versioned, encode_versioned
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from tests.broker.coordinator.group.consumer.group_at_work import SETTINGS, FakeTopics, assigned
 from tests.broker.coordinator.group.consumer.shard_at_work import ShardAtWork, kinds
 from tests.broker.coordinator.group.harness import (
@@ -24,6 +26,7 @@ from tests.broker.coordinator.group.harness import (
     subscription,
 )
 
+SHARE = ConsumerProtocolSubscription.TopicPartition(topic="foo", partitions=[0])
 SIX = {0, 1, 2, 3, 4, 5}
 
 
@@ -136,6 +139,29 @@ def test_a_protocol_must_be_known_to_all_classic_members(shard: ShardAtWork) -> 
 def test_a_subscription_must_be_one(shard: ShardAtWork, metadata: bytes) -> None:
     assert shard.join("c", protocols={"range": metadata}).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert shard.consumer_group.size == 1
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        ConsumerProtocolSubscription(topics=["foo"] * (MOST_TOPICS + 1)),
+        ConsumerProtocolSubscription(topics=["foo"], owned_partitions=[SHARE] * (MOST_TOPICS + 1)),
+        ConsumerProtocolSubscription(topics=["foo"], user_data=bytes(MOST_BYTES)),
+    ],
+    ids=["topics", "owned topics", "bytes"],
+)
+def test_a_subscription_has_a_limit(shard: ShardAtWork, large: ConsumerProtocolSubscription) -> None:
+    metadata = encode_versioned(large, 1)
+    assert shard.join("c", protocols={"range": metadata}).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert shard.consumer_group.size == 1
+
+
+def test_partitions_of_a_topic_that_is_named_again_and_again_are_read_at_once() -> None:
+    names = FakeTopics(foo=6)
+    shares = [ConsumerProtocolSubscription.TopicPartition(topic="foo", partitions=[n]) for n in range(60_000)]
+    begin = time.thread_time()
+    assert by_topic_id(shares, names) == {names.topic_id("foo"): frozenset(range(60_000))}
+    assert time.thread_time() - begin < 1
 
 
 def test_a_subscription_that_no_record_can_have_is_refused() -> None:

@@ -12,6 +12,8 @@ from odradek.broker.coordinator.group.consumer.member import NOTHING, ClassicMem
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.outcome import Timer
 from odradek.broker.coordinator.group.consumer.records import assignment_record, member_record
+from odradek.broker.coordinator.group.consumer.subscriptions import MOST_NAMED
+from odradek.broker.coordinator.group.consumer.target import LARGEST_AT_ONCE
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.consumer.group_at_work import (
     GROUP,
@@ -343,3 +345,23 @@ def test_a_large_group_is_not_assigned_within_a_heartbeat() -> None:
     response = group.beat("a", 1)
     assert (response.member_epoch, len(assigned(response)[1])) == (2, 2001)  # type: ignore[index]
     assert group.group.target_of("a") != NOTHING
+
+
+def test_the_members_of_a_group_name_a_limited_number_of_topics_together() -> None:
+    group = GroupAtWork()
+    half = [f"t{number}" for number in range(MOST_NAMED // 2)]
+    group.join("a", *half)
+    group.join("b", *half, "foo")
+    group.join("c", *(f"u{number}" for number in range(MOST_NAMED // 2 - 1)))
+    assert group.refused(group.join, "d", "one too many") is ErrorCode.POLICY_VIOLATION
+    group.join("d", "foo")
+    group.leave("c")
+    group.join("e", "one that is not")
+
+
+def test_a_group_of_many_topics_that_do_not_exist_is_not_assigned_within_a_heartbeat() -> None:
+    group = GroupAtWork()
+    group.join("a", "foo", *(f"t{number}" for number in range(LARGEST_AT_ONCE)))
+    assert group.group.target_epoch < group.group.epoch
+    group.assign()
+    assert group.group.target_epoch == group.group.epoch

@@ -14,6 +14,7 @@ from odradek.broker.coordinator.group.consumer.regex import check_regex, resolve
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.consumer.group_at_work import SETTINGS, FakeTopics, GroupAtWork, assigned
 
+MOST_BYTES = 1 << 20
 NAMES = ["foo", "food", "bar", "f.o", "Foo"]
 
 
@@ -35,11 +36,11 @@ def everyone(_name: str) -> bool:
     ],
 )
 def test_an_expression_matches_whole_names(regex: str, matched: set[str]) -> None:
-    assert finished(resolve_steps([regex], NAMES, everyone)) == {regex: matched}
+    assert finished(resolve_steps([regex], NAMES, everyone, MOST_BYTES)) == {regex: matched}
 
 
 def test_topics_that_the_client_may_not_describe_are_left_out() -> None:
-    found = finished(resolve_steps([".*", "b.*"], NAMES, lambda name: name != "bar"))
+    found = finished(resolve_steps([".*", "b.*"], NAMES, lambda name: name != "bar", MOST_BYTES))
     assert found == {".*": set(NAMES) - {"bar"}, "b.*": set()}
 
 
@@ -48,7 +49,7 @@ def test_what_re2_does_not_compile_is_refused_and_matches_nothing(regex: str) ->
     with pytest.raises(ProtocolError) as refused:
         check_regex(regex)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert finished(resolve_steps([regex], NAMES, everyone)) == {regex: frozenset()}
+    assert finished(resolve_steps([regex], NAMES, everyone, MOST_BYTES)) == {regex: frozenset()}
 
 
 @pytest.mark.parametrize("regex", ["(a?){1000}a{1000}", "(a*)*b", "(x+x+)+y", "|".join("abcdefghij" * 500)])
@@ -59,7 +60,7 @@ def test_no_expression_takes_long(regex: str) -> None:
         check_regex(regex)
     except ProtocolError:
         pass
-    finished(resolve_steps([regex], names, everyone))
+    finished(resolve_steps([regex], names, everyone, MOST_BYTES))
     assert time.thread_time() - begin < 5
 
 
@@ -74,12 +75,12 @@ def test_one_expression_after_the_other_is_compiled(monkeypatch: pytest.MonkeyPa
             return known(*arguments)
 
         monkeypatch.setattr(regex_module, name, noted)
-    finished(resolve_steps(["a", "b"], NAMES, everyone))
+    finished(resolve_steps(["a", "b"], NAMES, everyone, MOST_BYTES))
     assert events == ["compile_regex", *["matches"] * len(NAMES)] * 2
 
 
 def test_no_step_matches_a_large_expression_against_many_names() -> None:
-    steps = resolve_steps(["a*b*" * 8000], ["a" * 249] * 20, everyone)
+    steps = resolve_steps(["a*b*" * 8000], ["a" * 249] * 20, everyone, MOST_BYTES)
     assert sum(1 for _ in steps) >= 20
 
 
@@ -90,12 +91,20 @@ def test_the_topics_that_a_client_may_describe_are_asked_for_once() -> None:
         asked.append(name)
         return True
 
-    finished(resolve_steps(["f.*", ".*"], NAMES, is_visible))
+    finished(resolve_steps(["f.*", ".*"], NAMES, is_visible, MOST_BYTES))
     assert sorted(asked) == sorted(NAMES)
 
 
+def test_expressions_whose_results_do_not_fit_together_are_left_to_the_next_run() -> None:
+    names = ["a" * 98, "b" * 98]
+    for most_bytes, resolved in ((99, 1), (100, 1), (199, 1), (299, 1), (300, 2), (400, 3)):
+        found = finished(resolve_steps(["a*|b*", "a*", ".*b"], names, everyone, most_bytes))
+        assert list(found) == ["a*|b*", "a*", ".*b"][:resolved]
+        assert found["a*|b*"] == set(names), "the first one is resolved, however large"
+
+
 def test_many_names_are_matched_in_steps() -> None:
-    steps = resolve_steps([".*1", "x"], [f"t{number}" for number in range(10_000)], everyone)
+    steps = resolve_steps([".*1", "x"], [f"t{number}" for number in range(10_000)], everyone, MOST_BYTES)
     count = 0
     while True:
         try:

@@ -366,6 +366,31 @@ def test_new_topics_are_found(shard: ShardAtWork) -> None:
     assert shard.work() == 0
 
 
+def test_expressions_whose_results_do_not_fit_in_a_batch_are_resolved_in_several_runs() -> None:
+    shard = ShardAtWork(FakeTopics(foo=1, fox=1), most_bytes=12)
+    for name, regex in (("a", "f.*"), ("b", "fo."), ("c", ".*o.")):
+        shard.join_consumer(name, regex=regex)
+    subscriptions = shard.consumer_group.subscriptions
+
+    def run() -> list[int]:
+        """Returns how many topics each expression has matched, after what a run has resolved."""
+        shard.work()
+        shard.advance(11_000)
+        for name in "abc":
+            shard.beat(name, shard.consumer(name).epoch, owned={})
+        return sorted(len(each.topics) for each in subscriptions.resolved.values())
+
+    assert [run() for _ in range(3)] == [[2], [2, 2], [2, 2, 2]]
+    shard.topics.create("fog", 1)
+    assert [run() for _ in range(4)] == [[2, 2, 2], [2, 2, 3], [2, 3, 3], [3, 3, 3]]
+    assert not shard.is_resolving(), "all are resolved among these topics"
+    shard.topics.create("for", 1)
+    run(), run()
+    shard.topics.create("fob", 1)
+    assert [run() for _ in range(7)][-1] == [5, 5, 5], "the round goes on, and the next one has what came meanwhile"
+    assert not shard.is_resolving()
+
+
 def test_the_result_for_a_group_that_moved_away_is_dropped(shard: ShardAtWork) -> None:
     shard.join_consumer("a", regex="f.*")
     shard.restart()
