@@ -49,8 +49,8 @@ class CarefulReader(Reader):
     def _gave_up(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         read = [each for each in consumer.position(partitions) if each.offset >= 0]
         try:
-            if read:
-                consumer.commit(offsets=read, asynchronous=False)
+            committed = consumer.commit(offsets=read, asynchronous=False) if read else []
+            self.errors += [str(each) for each in committed or [] if each.error]
         except KafkaException as error:
             self.errors.append(str(error))
         if self._is_eager:
@@ -61,11 +61,11 @@ class CarefulReader(Reader):
 
 
 class Load:
-    """Produces numbers from 0 on in a thread, until `end`."""
+    """Produces numbers from 0 on in a thread, until `end`. Idempotent: the broker may die with a response unsent."""
 
     def __init__(self, bootstrap: str) -> None:
         self.produced = 0
-        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._produce, daemon=True)
         self._thread.start()

@@ -326,7 +326,7 @@ class ConsumerRequests:
     def _resolve(self, group: ConsumerGroup, regexes: frozenset[str], is_visible: IsVisible) -> None:
         group.is_resolving = True
         version = self._topics.version
-        steps = resolve_steps(regexes, list(self._topics.names()), is_visible)
+        steps = resolve_steps(sorted(regexes), list(self._topics.names()), is_visible)
         then, failed = partial(self._resolved, group, version), partial(self._resolution_failed, group)
         self._work(steps, then, failed, "regular expressions of a group", MEMORY_OF_RESOLUTION)
 
