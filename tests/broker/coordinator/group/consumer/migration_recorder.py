@@ -1,8 +1,9 @@
 """Records what a broker of Apache Kafka 4.4.0 answers to classic and other members of one group, in any mixture.
 
-    python -m tests.broker.coordinator.group.consumer.migration_recorder HOST:PORT SCRIPTS > FILE
+    python -m tests.broker.coordinator.group.consumer.migration_recorder HOST:PORT FIRST SCRIPTS > FILE
 
-FILE is tests/vectors/consumer_groups/migrations.jsonl. The broker is a new one with
+FILE is tests/vectors/consumer_groups/migrations.jsonl. FIRST is the seed of the first script. The broker is a new one
+with
 
     group.consumer.assignors=range,uniform
     group.consumer.assignment.interval.ms=0
@@ -27,33 +28,25 @@ import sys
 import time
 from typing import Any
 
-from odradek.protocol.compiler import decode_versioned, encode_versioned
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.cluster import DescribeClusterRequest
-from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
-from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.group_admin import DescribeGroupsRequest
-from odradek.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
-from odradek.protocol.schema import Message
-from tests.broker.coordinator.group.consumer.recorder import TOPICS, Recorder
+from tests.broker.coordinator.group.consumer.recorder import BEHIND_S, LOADED_S, TOPICS, Recorder, until_ready
+from tests.broker.coordinator.group.consumer.wire_group import REBALANCE_MS, WireGroup
 from tests.wire.blocking_client import Client
 
-STEPS = 45
-MOST_CLIENTS = 5
 QUIET_S = 0.15
 """What is answered has been when nothing has come for so long."""
 JOIN_VERSIONS = (3, 9)
 """Before and since a client is told its id."""
-SESSION_MS = 45_000
-REBALANCE_MS = 60_000
+FIRST_WITH_INSTANCES = 5
 
 
 class MigrationRecorder(Recorder):
     """Records one script. A client is a dict, see `_born_as`; `must` is the next request of a classic one."""
 
-    def __init__(self, client: Client, bootstrap: str, seed: int, prefix: str) -> None:
-        super().__init__(client, seed, prefix, 0)
+    STEPS = 45
+
+    def __init__(self, group: WireGroup, bootstrap: str, seed: int) -> None:
+        super().__init__(group, seed)
         self._bootstrap = bootstrap
         self._clients: list[dict[str, Any]] = []
         self._parked: dict[int, tuple[dict[str, Any], str, Client]] = {}
@@ -62,14 +55,12 @@ class MigrationRecorder(Recorder):
 
     def script(self) -> dict[str, Any]:
         random = self._random
-        for name in TOPICS:
-            self._create(name, random.randint(1, 6))
-        self._look_up()
+        self._begin({name: random.randint(1, 6) for name in TOPICS})
         share = random.choice((0.3, 0.5, 0.7))
-        while len(self._steps) < STEPS:
+        while len(self._steps) < self.STEPS:
             if len(self._steps) % 15 == 14:
                 share = random.choice((0.1, 0.5, 0.9))
-            if not self._clients or (len(self._clients) < MOST_CLIENTS and random.random() < 0.35):
+            if not self._clients or (len(self._clients) < self.CLIENTS and random.random() < 0.35):
                 self._clients.append(self._born_as(random.random() < share))
             if random.random() < 0.06:
                 self._describe()
@@ -114,14 +105,14 @@ class MigrationRecorder(Recorder):
         if not client["is_classic"]:
             self._act_as_consumer(client)
         elif client["must"] == "join":
-            self._join(client)
+            self._join_classic(client)
         elif client["must"] == "sync" and random.random() < 0.9:
             self._sync(client)
         elif random.random() < 0.12 and not (client["id"] == self._leader and self._parked):
             self._leave(client)
         elif random.random() < 0.08:
             client["topics"] = random.sample(TOPICS, random.randint(1, 3))
-            self._join(client)
+            self._join_classic(client)
         else:
             self._stay_classic(client)
 
@@ -131,12 +122,12 @@ class MigrationRecorder(Recorder):
         if client["instance"] is not None:
             fields["instance"] = client["instance"]
         if not client["epoch"]:
-            fields.update(timeout=60_000, topics=client["topics"], owned={})
+            fields.update(timeout=REBALANCE_MS, topics=client["topics"], owned={})
         elif random.random() < 0.15:
             fields["epoch"] = random.choice((-1, -2)) if client["instance"] is not None else -1
         elif random.random() < 0.9:
             fields["owned"] = client["owned"]
-        answer = self._request("beat", fields, client, lambda: self._send(fields))
+        answer = self._request("beat", fields, client)
         if answer["error"] == ErrorCode.UNRELEASED_INSTANCE_ID:
             self._clients.remove(client)
         elif answer["error"]:
@@ -148,33 +139,14 @@ class MigrationRecorder(Recorder):
             if answer["assignment"] is not None:
                 client["owned"] = answer["assignment"]
 
-    def _join(self, client: dict[str, Any]) -> None:
+    def _join_classic(self, client: dict[str, Any]) -> None:
         owned = {} if client["is_eager"] else client["owned"]
         fields = {"member": client["id"], "topics": client["topics"], "owned": owned, "version": client["version"]}
         fields["protocols"] = client["protocols"]
         if client["instance"] is not None:
-            fields["instance"] = client["instance"]
-        partitions = [
-            ConsumerProtocolSubscription.TopicPartition(topic=self._prefix + name, partitions=each)
-            for name, each in owned.items()
-        ]
-        topics = [self._prefix + name for name in client["topics"]]
-        metadata = encode_versioned(ConsumerProtocolSubscription(topics=topics, owned_partitions=partitions), 1)
-        request = JoinGroupRequest(
-            group_id=self._prefix,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-            member_id=client["id"],
-            group_instance_id=client["instance"],
-            protocol_type="consumer",
-            protocols=[
-                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in client["protocols"]
-            ],
-        )
-        version = client["version"] if client["instance"] is None else max(client["version"], 5)
-        fields["version"] = version
+            fields.update(instance=client["instance"], version=max(client["version"], FIRST_WITH_INSTANCES))
         client["owned"] = owned
-        self._request("join", fields, client, request, version)
+        self._request("join", fields, client)
 
     def _sync(self, client: dict[str, Any]) -> None:
         assignments: dict[str, dict[str, list[int]]] = {}
@@ -183,30 +155,7 @@ class MigrationRecorder(Recorder):
         fields = {"member": client["id"], "generation": client["epoch"], "assignments": assignments}
         if client["instance"] is not None:
             fields["instance"] = client["instance"]
-        request = SyncGroupRequest(
-            group_id=self._prefix,
-            generation_id=client["epoch"],
-            member_id=client["id"],
-            group_instance_id=client["instance"],
-            protocol_type="consumer",
-            protocol_name=client["protocol"],
-            assignments=[
-                SyncGroupRequest.SyncGroupRequestAssignment(
-                    member_id=member_id,
-                    assignment=encode_versioned(
-                        ConsumerProtocolAssignment(
-                            assigned_partitions=[
-                                ConsumerProtocolAssignment.TopicPartition(topic=self._prefix + name, partitions=each)
-                                for name, each in share.items()
-                            ]
-                        ),
-                        1,
-                    ),
-                )
-                for member_id, share in assignments.items()
-            ],
-        )
-        self._request("sync", fields, client, request, 5)
+        self._request("sync", fields, client)
 
     def _assigned_by_leader(self, leader: dict[str, Any]) -> dict[str, dict[str, list[int]]]:
         """Deals the partitions among the members that the leader has been told of."""
@@ -224,13 +173,7 @@ class MigrationRecorder(Recorder):
         fields = {"member": client["id"], "generation": epoch}
         if client["instance"] is not None:
             fields["instance"] = client["instance"]
-        request = HeartbeatRequest(
-            group_id=self._prefix,
-            generation_id=epoch,
-            member_id=client["id"],
-            group_instance_id=client["instance"],
-        )
-        self._request("stay", fields, client, request, 4)
+        self._request("stay", fields, client)
 
     def _leave(self, client: dict[str, Any]) -> None:
         rows = [[client["id"], client["instance"]]]
@@ -238,30 +181,21 @@ class MigrationRecorder(Recorder):
             rows = [["", client["instance"]]]
         if self._random.random() < 0.2:
             rows.append(["stranger", self._random.choice((None, "i1"))])
-        request = LeaveGroupRequest(
-            group_id=self._prefix,
-            members=[
-                LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance)
-                for member_id, instance in rows
-            ],
-        )
-        self._request("leave", {"members": rows}, client, request, 5)
+        self._request("leave", {"members": rows}, client)
         self._clients.remove(client)
 
     # --- requests and answers -----------------------------------------------------------------------------------
 
-    def _request(
-        self, kind: str, fields: dict[str, Any], client: dict[str, Any], request: Any, version: int = 0
-    ) -> dict[str, Any]:
+    def _request(self, kind: str, fields: dict[str, Any], client: dict[str, Any]) -> dict[str, Any]:
         """Sends it, notes what is answered then, and returns its answer; an empty one if it is parked."""
         number, self._numbers = self._numbers, self._numbers + 1
         answers: dict[str, Any] = {}
-        if isinstance(request, Message):
-            connection = Client(self._bootstrap, client_id="classic")
-            connection.send(request, version)
-            self._parked[number] = client, kind, connection
+        if kind == "beat":
+            answers[str(number)] = self._group.beat(fields)
         else:
-            answers[str(number)] = request()
+            connection = Client(self._bootstrap, client_id="classic")
+            connection.send(*self._group.classic(kind, fields, client.get("protocol", "")))
+            self._parked[number] = client, kind, connection
         fields = json.loads(json.dumps(fields))
         while ready := self._ready():
             for each in ready:
@@ -278,73 +212,40 @@ class MigrationRecorder(Recorder):
         return sorted(numbers[each] for each in found)
 
     def _answered(self, client: dict[str, Any], kind: str, response: Any) -> dict[str, Any]:
+        answer = self._group.answered(kind, response)
         if kind == "leave":
-            return {"errors": [member.error_code for member in response.members]}
-        error = response.error_code
-        if kind == "join":
-            return self._joined(client, error, response)
+            return answer
+        error = answer["error"]
         if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-            client.update(id="", must="join", owned={})
+            client.update(id="", must="join", owned={} if kind != "join" else client["owned"])
+        elif error == ErrorCode.MEMBER_ID_REQUIRED:
+            client["id"] = response.member_id
         elif error:
             client["must"] = "join"
-        if kind == "stay" or error:
-            return {"error": error}
-        _, assignment = decode_versioned(ConsumerProtocolAssignment, bytes(response.assignment))
-        owned = {
-            each.topic.removeprefix(self._prefix): sorted(each.partitions) for each in assignment.assigned_partitions
-        }
-        has_lost = any(set(kept) - set(owned.get(name, ())) for name, kept in client["owned"].items())
-        client.update(owned=dict(sorted(owned.items())), must="join" if has_lost else "stay")
-        return {"error": 0, "assignment": client["owned"]}
-
-    def _joined(self, client: dict[str, Any], error: int, response: Any) -> dict[str, Any]:
-        answer = {"error": error, "member": response.member_id}
-        if error == ErrorCode.MEMBER_ID_REQUIRED:
-            client["id"] = response.member_id
-        elif error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-            client["id"] = ""
-        elif not error:
+        elif kind == "join":
             client.update(id=response.member_id, epoch=response.generation_id, protocol=response.protocol_name)
             client.update(must="sync", members=[each.member_id for each in response.members])
             self._leader = response.leader
-            answer.update(generation=response.generation_id, protocol=response.protocol_name, leader=response.leader)
+        elif kind == "sync":
+            owned = answer["assignment"]
+            has_lost = any(set(kept) - set(owned.get(name, ())) for name, kept in client["owned"].items())
+            client.update(owned=owned, must="join" if has_lost else "stay")
         return answer
 
     def _describe(self) -> None:
         """Only if the ids of all members are known."""
-        if any(kind == "join" and not client["id"] for client, kind, _ in self._parked.values()):
-            return
-        (group,) = self._client.ask(ConsumerGroupDescribeRequest(group_ids=[self._prefix]), 1).groups
-        if not group.error_code:
-            super()._describe()
-            (described,) = self._client.ask(ConsumerGroupDescribeRequest(group_ids=[self._prefix]), 1).groups
-            for member in described.members:
-                self._steps[-1][1]["members"][member.member_id]["type"] = member.member_type
-            return
-        (group,) = self._client.ask(DescribeGroupsRequest(groups=[self._prefix]), 6).groups
-        described = {"state": group.group_state, "protocol": group.protocol_data, "classic": {}}
-        is_stable = group.group_state == "Stable"
-        for member in sorted(group.members, key=lambda each: each.member_id):
-            assignment = bytes(member.member_assignment) if is_stable else b""
-            described["classic"][member.member_id] = self._assignment(assignment)
-        self._steps.append(["described", described])
-
-    def _assignment(self, assignment: bytes) -> dict[str, list[int]]:
-        if not assignment:
-            return {}
-        _, message = decode_versioned(ConsumerProtocolAssignment, assignment)
-        return {each.topic.removeprefix(self._prefix): sorted(each.partitions) for each in message.assigned_partitions}
+        if not any(kind == "join" and not client["id"] for client, kind, _ in self._parked.values()):
+            self._steps.append(["described", self._group.describe_any()])
 
 
-def main(bootstrap: str, scripts: str) -> None:
+def main(bootstrap: str, first: str, scripts: str) -> None:
+    until_ready(bootstrap)
+    time.sleep(LOADED_S)
+    begun_s = int(time.time())
     with Client(bootstrap) as client:
-        client.ask(DescribeClusterRequest(), 0)
-        begun_s = int(time.time())
-        while client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["warm"]), 4).coordinators[0].error_code:
-            time.sleep(0.5)
-        time.sleep(5)
-        for seed in range(int(scripts)):
-            script = MigrationRecorder(client, bootstrap, seed, f"s{seed}-{begun_s}-").script()
+        for seed in range(int(first), int(first) + int(scripts)):
+            group = WireGroup(client, f"s{seed}-{begun_s}-", BEHIND_S)
+            script = MigrationRecorder(group, bootstrap, seed).script()
             print(json.dumps(script, separators=(",", ":")), flush=True)
 
 

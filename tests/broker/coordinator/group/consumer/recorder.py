@@ -1,13 +1,15 @@
 """Records what a broker of Apache Kafka answers to random heartbeats of one group: the scripts in tests/vectors.
 
-    python -m tests.broker.coordinator.group.consumer.recorder HOST:PORT SCRIPTS [INTERVAL_MS] > FILE
+    python -m tests.broker.coordinator.group.consumer.recorder HOST:PORT KIND SCRIPTS > FILE
 
-FILE is tests/vectors/consumer_groups/at_once.jsonl without an interval, intervals.jsonl with one of 1000 ms. The broker
-is a new one of release 4.4.0 with
+FILE is tests/vectors/consumer_groups/KIND.jsonl. The kinds are in KINDS. The broker is a new one of release 4.4.0 with
 
     group.consumer.assignors=range,uniform
-    group.consumer.assignment.interval.ms=0 (or the interval)
+    group.consumer.assignment.interval.ms=0 (of "intervals": 1000)
     group.consumer.min.assignment.interval.ms=0
+    group.consumer.min.session.timeout.ms=1000
+    group.consumer.heartbeat.interval.ms=500
+    group.consumer.min.heartbeat.interval.ms=500
 
 Each line is a script: `topics` are the partitions by topic before it begins, `steps` are
 
@@ -15,7 +17,7 @@ Each line is a script: `topics` are the partitions by topic before it begins, `s
     ["resolved"]                    what the last heartbeat asked to be resolved has been
     ["partitions", topic, count]    the topic has so many partitions now; it is a new one if it had none
     ["deleted", topic]
-    ["wait", ms]                    only with an interval; all other steps take no time then
+    ["wait", ms]                    all other steps take no time
     ["described", description]      the group's state, epochs and members
 
 Names of topics are recorded in the place of their ids, and without the prefix that each script has on the broker. An
@@ -27,109 +29,112 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
-from uuid import UUID
 
-from odradek.protocol.messages.cluster import DescribeClusterRequest
-from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
+from tests.broker.coordinator.group.consumer.wire_group import REBALANCE_MS, WireGroup
 from tests.wire.blocking_client import Client
 
-STEPS = 30
 TOPICS = ("foo", "bar", "baz")
 MISSING = "missing"
+RACKS = ("r", "s")
 REGEXES = ("{}f.*", "{}ba.", "{}.*", "")
-METADATA_S = 0.6
-RESOLVED_S = 0.12
+BEHIND_S = 1.0
+RESOLVED_S = 0.15
+LOADED_S = 5
+AT_ONCE = 8
+"""Scripts that are recorded at the same time, unless they have expressions: groups look again for what these match if
+there is a new topic of any script.
+"""
+INTERVAL_MS = 1000
+REGEX_PAUSE_MS = 10_500
+"""After so long a group looks for new topics again."""
+MOST_REGEX_PAUSES = 3
+"""No session ends meanwhile."""
+SHORT_SESSION_MS, SHORT_REBALANCE_MS, STEP_MS = 3500, 2500, 1000
+"""Of the kind "timeouts". Nothing falls due within half a second of a step."""
 
 
 class Recorder:
-    """Records one script."""
+    """Records one script: everything, at random. The kinds below have more of something."""
 
-    def __init__(self, client: Client, seed: int, prefix: str, interval_ms: int) -> None:
-        self._client = client
-        self._interval_ms = interval_ms
+    STEPS = 30
+    CLIENTS = 5
+    STATIC = 0.4
+    TOPICS_CHANGE: float = 0.03
+    STAYS = 0.8
+    """Shares: clients that are static, steps that change topics, heartbeats of members that stay."""
+    RACK = 0.1
+    HAS_REGEX = True
+    FINDS_NEW_TOPICS = False
+    """Whether the script waits until a group looks for new topics."""
+    TIME_PASSES: float = 0
+    REBALANCE_MS = REBALANCE_MS
+
+    def __init__(self, group: WireGroup, seed: int) -> None:
+        self._group = group
         self._random = Random(seed)
-        self._prefix = prefix
-        self._ids: dict[str, UUID] = {}
-        self._names: dict[UUID, str] = {}
         self._members: dict[str, dict[str, Any]] = {}
         """By member id: the epoch, the instance and the partitions of each client."""
         self._steps: list[list[Any]] = []
         self._born = 0
         self._has_regex = False
+        self._first_counts: dict[str, int] = {}
 
     def script(self) -> dict[str, Any]:
         random = self._random
         counts = {name: random.randint(1, 6) for name in random.sample(TOPICS, random.randint(2, 3))}
-        for name, count in counts.items():
-            self._create(name, count)
-        self._look_up()
-        while len(self._steps) < STEPS:
-            if not self._members or (random.random() < 0.12 and len(self._members) < 5):
+        self._begin(counts)
+        while len(self._steps) < self.STEPS:
+            if not self._members or (random.random() < 0.12 and len(self._members) < self.CLIENTS):
                 self._born += 1
-                instance = f"i{random.randint(1, 4)}" if random.random() < 0.4 else None
+                instance = f"i{random.randint(1, 4)}" if random.random() < self.STATIC else None
                 self._members[f"m{random.randint(0, 99)}-{self._born}"] = {"epoch": 0, "i": instance, "owned": {}}
             deed = random.random()
-            if deed < 0.03 and not self._interval_ms:
+            if deed < self.TIME_PASSES:
+                self._pass_time()
+            elif deed < self.TIME_PASSES + self.TOPICS_CHANGE:
                 self._change_topics(counts)
-            elif deed < 0.06 and self._interval_ms:
-                self._wait()
-            elif deed < 0.1:
+            elif deed < self.TIME_PASSES + self.TOPICS_CHANGE + 0.06:
                 self._describe()
             else:
                 self._beat(random.choice(list(self._members)))
         self._describe()
         return {"topics": self._first_counts, "steps": self._steps}
 
-    # --- topics -------------------------------------------------------------------------------------------------
+    def _begin(self, counts: Mapping[str, int]) -> None:
+        self._group.create_topics(counts)
+        self._first_counts = dict(sorted(counts.items()))
 
-    def _create(self, name: str, count: int) -> None:
-        self._client.create(self._prefix + name, count)
-
-    def _look_up(self) -> None:
-        """Waits until the broker knows the topics."""
-        time.sleep(METADATA_S)
-        found = self._client.ask(MetadataRequest(topics=None), 12)
-        mine = {one.name: one for one in found.topics if one.name.startswith(self._prefix)}
-        for name, one in mine.items():
-            self._ids[name.removeprefix(self._prefix)] = one.topic_id
-            self._names[one.topic_id] = name.removeprefix(self._prefix)
-        if not self._steps:
-            self._first_counts = {
-                name.removeprefix(self._prefix): len(one.partitions) for name, one in sorted(mine.items())
-            }
+    # --- topics and time ----------------------------------------------------------------------------------------
 
     def _change_topics(self, counts: dict[str, int]) -> None:
         random = self._random
         name = random.choice(TOPICS)
         if name not in counts:
-            if self._has_regex:
+            if self._has_regex and not self.FINDS_NEW_TOPICS:
                 return  # When the broker looks for new topics is a matter of its clock.
             counts[name] = random.randint(1, 6)
-            self._create(name, counts[name])
         elif random.random() < 0.3:
             del counts[name]
-            response = self._client.ask(DeleteTopicsRequest(topic_names=[self._prefix + name], timeout_ms=10_000), 4)
-            assert response.responses[0].error_code == 0
+            self._group.delete_topic(name)
             self._steps.append(["deleted", name])
-            time.sleep(METADATA_S)
             return
         else:
             counts[name] += 1
-            topic = CreatePartitionsRequest.CreatePartitionsTopic(
-                name=self._prefix + name, count=counts[name], assignments=None
-            )
-            response = self._client.ask(CreatePartitionsRequest(topics=[topic], timeout_ms=10_000), 2)
-            assert response.results[0].error_code == 0
+        self._group.add_partitions(name, counts[name])
         self._steps.append(["partitions", name, counts[name]])
-        self._look_up()
+        if self._has_regex and self.FINDS_NEW_TOPICS:
+            self._wait(REGEX_PAUSE_MS)
 
-    def _wait(self) -> None:
-        wait_ms = self._interval_ms + self._interval_ms // 10
+    def _pass_time(self) -> None:
+        raise NotImplementedError
+
+    def _wait(self, wait_ms: int) -> None:
         time.sleep(wait_ms / 1000)
         self._steps.append(["wait", wait_ms])
 
@@ -142,26 +147,30 @@ class Recorder:
             fields["instance"] = known["i"]
         deed = random.random()
         if known["epoch"] == 0 or deed < 0.05:
-            fields.update(epoch=0, timeout=60_000, topics=self._subscription(), owned={})
-            if random.random() < 0.3 and not self._interval_ms:
-                fields["regex"] = random.choice(REGEXES)
-            if random.random() < 0.2:
-                fields["assignor"] = "range"
-            if random.random() < 0.1:
-                fields["rack"] = "r"
-        elif deed < 0.8:
+            self._join(fields)
+        elif deed < self.STAYS:
             self._stay(fields, known)
         else:
             fields["epoch"] = random.choice((-1, -2)) if known["i"] is not None else -1
             if random.random() < 0.1:
                 fields["instance"] = "i1"
-        response = self._send(fields)
+        response = self._group.beat(fields)
         self._steps.append(["beat", fields, response])
         self._has_regex |= bool(fields.get("regex"))
         if self._has_regex and not response["error"]:
             time.sleep(RESOLVED_S)
             self._steps.append(["resolved"])
         self._learn(member_id, fields["epoch"], response)
+
+    def _join(self, fields: dict[str, Any]) -> None:
+        random = self._random
+        fields.update(epoch=0, timeout=self.REBALANCE_MS, topics=self._subscription(), owned={})
+        if random.random() < 0.3 and self.HAS_REGEX:
+            fields["regex"] = random.choice(REGEXES)
+        if random.random() < 0.2:
+            fields["assignor"] = "range"
+        if random.random() < self.RACK:
+            fields["rack"] = random.choice(RACKS)
 
     def _stay(self, fields: dict[str, Any], known: dict[str, Any]) -> None:
         random = self._random
@@ -176,55 +185,20 @@ class Recorder:
                 fields["owned"] = known["owned"]
         if random.random() < 0.15:
             fields["topics"] = self._subscription()
-        if random.random() < 0.1 and not self._interval_ms:
+        if random.random() < 0.1 and self.HAS_REGEX:
             fields["regex"] = random.choice(REGEXES)
         if random.random() < 0.1:
-            fields.update(timeout=60_000, topics=self._subscription(), owned=known["owned"])
+            fields.update(timeout=self.REBALANCE_MS, topics=self._subscription(), owned=known["owned"])
         if random.random() < 0.05:
             fields["instance"] = random.choice(("i9", "i1"))
 
     def _subscription(self) -> list[str]:
         return self._random.sample((*TOPICS, MISSING), self._random.randint(1, 3))
 
-    def _send(self, fields: dict[str, Any]) -> dict[str, Any]:
-        owned = fields.get("owned")
-        topics, regex = fields.get("topics"), fields.get("regex")
-        response = self._client.ask(
-            ConsumerGroupHeartbeatRequest(
-                group_id=self._prefix,
-                member_id=fields["member"],
-                member_epoch=fields["epoch"],
-                instance_id=fields.get("instance"),
-                rack_id=fields.get("rack"),
-                rebalance_timeout_ms=fields.get("timeout", -1),
-                subscribed_topic_names=None if topics is None else [self._prefix + name for name in topics],
-                subscribed_topic_regex=None if regex is None else regex.format(self._prefix),
-                server_assignor=fields.get("assignor"),
-                topic_partitions=None
-                if owned is None
-                else [
-                    ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=self._ids[name], partitions=partitions)
-                    for name, partitions in owned.items()
-                ],
-            ),
-            1,
-        )
-        if response.error_code:
-            return {"error": response.error_code}
-        assignment = response.assignment
-        return {
-            "error": 0,
-            "epoch": response.member_epoch,
-            "assignment": None if assignment is None else self._partitions(assignment.topic_partitions),
-        }
-
-    def _partitions(self, topics: Any) -> dict[str, list[int]]:
-        return dict(sorted((self._names[each.topic_id], sorted(each.partitions)) for each in topics))
-
     def _learn(self, member_id: str, epoch: int, response: dict[str, Any]) -> None:
         known = self._members[member_id]
         if response["error"]:
-            if response["error"] != 111:
+            if response["error"] != ErrorCode.UNRELEASED_INSTANCE_ID:
                 known.update(epoch=0, owned={})
             return
         if epoch >= 0:
@@ -238,32 +212,149 @@ class Recorder:
                 self._members[member_id + "x"] = known
 
     def _describe(self) -> None:
-        response = self._client.ask(ConsumerGroupDescribeRequest(group_ids=[self._prefix]), 1)
-        (group,) = response.groups
-        description: dict[str, Any] = {"error": group.error_code}
-        if not group.error_code:
-            description.update(
-                state=group.group_state, epoch=group.group_epoch, target_epoch=group.assignment_epoch, members={}
-            )
-            for member in sorted(group.members, key=lambda each: each.member_id):
-                description["members"][member.member_id] = {
-                    "instance": member.instance_id,
-                    "epoch": member.member_epoch,
-                    "assignment": self._partitions(member.assignment.topic_partitions),
-                    "target": self._partitions(member.target_assignment.topic_partitions),
-                }
-        self._steps.append(["described", description])
+        self._steps.append(["described", self._group.describe()])
 
 
-def main(bootstrap: str, scripts: str, interval_ms: str = "0") -> None:
+class Intervals(Recorder):
+    """The target is not computed with every change."""
+
+    TOPICS_CHANGE = 0
+    TIME_PASSES = 0.03
+    HAS_REGEX = False
+
+    def _pass_time(self) -> None:
+        self._wait(INTERVAL_MS + INTERVAL_MS // 10)
+
+
+class Fences(Recorder):
+    """Epochs of the future, of the past and of strangers, and some that are none."""
+
+    HAS_REGEX = False
+
+    def _stay(self, fields: dict[str, Any], known: dict[str, Any]) -> None:
+        super()._stay(fields, known)
+        random = self._random
+        if random.random() < 0.5:
+            near = (known["epoch"] + each for each in (-2, -1, 1, 7))
+            fields["epoch"] = random.choice((*near, 0, 1, -3, -(2**31), 2**31 - 1))
+        if random.random() < 0.15:
+            fields["member"] = random.choice(("stranger", "", *self._members))
+
+
+class LostResponses(Recorder):
+    """Clients that have not got the response send the same again, or what they do next."""
+
+    HAS_REGEX = False
+
+    def _learn(self, member_id: str, epoch: int, response: dict[str, Any]) -> None:
+        if response["error"] or self._random.random() < 0.6:
+            super()._learn(member_id, epoch, response)
+
+
+class Statics(Recorder):
+    """Static members that leave for a while, come back, and meet rivals."""
+
+    STATIC = 0.9
+    STAYS = 0.6
+    HAS_REGEX = False
+
+
+class Racks(Recorder):
+    """Members in racks, which they change."""
+
+    RACK = 0.8
+    HAS_REGEX = False
+
+    def _stay(self, fields: dict[str, Any], known: dict[str, Any]) -> None:
+        super()._stay(fields, known)
+        if self._random.random() < 0.4:
+            fields["rack"] = self._random.choice((*RACKS, ""))
+
+
+class Topics(Recorder):
+    """Topics that are created, deleted and created again, and get partitions."""
+
+    TOPICS_CHANGE = 0.25
+    HAS_REGEX = False
+
+
+class Regexes(Recorder):
+    """New topics under expressions."""
+
+    STEPS = 25
+    TOPICS_CHANGE = 0.08
+    FINDS_NEW_TOPICS = True
+
+    def _join(self, fields: dict[str, Any]) -> None:
+        super()._join(fields)
+        if self._random.random() < 0.7:
+            fields.update(topics=[], regex=self._random.choice(REGEXES[:-1]))
+
+    def _change_topics(self, counts: dict[str, int]) -> None:
+        if sum(step[0] == "wait" for step in self._steps) < MOST_REGEX_PAUSES:
+            super()._change_topics(counts)
+
+
+class Timeouts(Recorder):
+    """Members that are silent, and members that do not give up in time what they must."""
+
+    STEPS = 45
+    REBALANCE_MS = SHORT_REBALANCE_MS
+    TIME_PASSES = 0.3
+    TOPICS_CHANGE = 0
+    HAS_REGEX = False
+
+    def _begin(self, counts: Mapping[str, int]) -> None:
+        super()._begin(counts)
+        self._group.configure({"consumer.session.timeout.ms": str(SHORT_SESSION_MS)})
+        time.sleep(BEHIND_S)
+        self._end_s = time.monotonic()
+
+    def _pass_time(self) -> None:
+        self._end_s = max(self._end_s + STEP_MS / 1000, time.monotonic())
+        time.sleep(self._end_s - time.monotonic())
+        self._steps.append(["wait", STEP_MS])
+
+    def _learn(self, member_id: str, epoch: int, response: dict[str, Any]) -> None:
+        known = self._members[member_id]
+        had = known["owned"]
+        super()._learn(member_id, epoch, response)
+        if not response["error"] and epoch > 0 and self._random.random() < 0.5:
+            known["owned"] = had
+
+
+KINDS: Mapping[str, type[Recorder]] = {
+    "at_once": Recorder,
+    "intervals": Intervals,
+    "fences": Fences,
+    "lost_responses": LostResponses,
+    "statics": Statics,
+    "racks": Racks,
+    "topics": Topics,
+    "regexes": Regexes,
+    "timeouts": Timeouts,
+}
+"""By the file in tests/vectors/consumer_groups."""
+
+
+def until_ready(bootstrap: str) -> None:
+    """Waits until the broker coordinates groups."""
     with Client(bootstrap) as client:
-        client.ask(DescribeClusterRequest(), 0)
-        begun_s = int(time.time())
         while client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["warm"]), 4).coordinators[0].error_code:
-            time.sleep(0.5)
-        time.sleep(5)
-        for seed in range(int(scripts)):
-            script = Recorder(client, seed, f"s{seed}-{begun_s}-", int(interval_ms)).script()
+            time.sleep(0.1)
+
+
+def main(bootstrap: str, kind: str, scripts: str) -> None:
+    until_ready(bootstrap)
+    time.sleep(LOADED_S)
+    begun_s = int(time.time())
+
+    def recorded(seed: int) -> dict[str, Any]:
+        with Client(bootstrap) as client:
+            return KINDS[kind](WireGroup(client, f"{kind}{seed}-{begun_s}-", BEHIND_S), seed).script()
+
+    with ThreadPoolExecutor(1 if KINDS[kind].HAS_REGEX else AT_ONCE) as pool:
+        for script in pool.map(recorded, range(int(scripts))):
             print(json.dumps(script, separators=(",", ":")), flush=True)
 
 

@@ -233,8 +233,8 @@ def test_the_scripts_have_all_that_matters() -> None:
     steps = [step for script in SCRIPTS for step in script["steps"]]
     answers = [(step[0], answer) for step in steps if step[0] != "described" for answer in step[2].values()]
     assert {step[0] for step in steps} == {"beat", "join", "sync", "stay", "leave", "described"}
-    assert {answer["error"] for kind, answer in answers if kind != "leave"} >= {0, 22, 25, 27, 79, 82, 111}
-    assert ErrorCode.NONE in {code for kind, answer in answers if kind == "leave" for code in answer["errors"]}
+    assert {answer["error"] for _, answer in answers if "error" in answer} >= {0, 22, 25, 27, 79, 82, 111}
+    assert ErrorCode.NONE in {code for _, answer in answers for code in answer.get("errors", ())}
     changes = Counter(change for script in SCRIPTS for change in pairwise(_kinds(script)))
     assert changes["classic", "consumer"] >= 20
     assert changes["consumer", "classic"] >= 3

@@ -15,15 +15,17 @@ from odradek.broker.coordinator.group.consumer.outcome import Outcome
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.consumer.group_at_work import SETTINGS, FakeTopics, GroupAtWork
+from tests.broker.coordinator.group.consumer.recorder import INTERVAL_MS, KINDS, SHORT_SESSION_MS
 from tests.broker.coordinator.group.consumer.shard_at_work import ShardAtWork
 from tests.protocol.vector_files import lines_of
 
 SCRIPTS = {
-    (interval_ms, number): script
-    for interval_ms, file in ((0, "at_once"), (1000, "intervals"))
-    for number, script in enumerate(lines_of(f"consumer_groups/{file}.jsonl"))
+    (kind, number): script for kind in KINDS for number, script in enumerate(lines_of(f"consumer_groups/{kind}.jsonl"))
 }
-"""By the assignment interval in ms, and the number."""
+SETTINGS_OF = {
+    "intervals": SETTINGS._replace(assignment_interval_ms=INTERVAL_MS),
+    "timeouts": SETTINGS._replace(session_timeout_ms=SHORT_SESSION_MS),
+}
 NAMES_IN_REQUESTS = {
     "instance": "instance_id",
     "rack": "rack_id",
@@ -77,7 +79,10 @@ class PlayedShard(ShardAtWork):
         self.work()
 
     def wait(self, ms: int) -> None:
-        self.clock.advance(ms)
+        if self.consumer_settings.assignment_interval_ms:
+            self.clock.advance(ms)
+        else:
+            self.advance(ms)
 
     @property
     def group(self) -> ConsumerGroup:  # type: ignore[override]
@@ -159,14 +164,16 @@ class Script:
         }
 
 
-@pytest.mark.parametrize("kind", [PlayedGroup, PlayedShard])
-@pytest.mark.parametrize(("interval_ms", "number"), SCRIPTS)
-def test_a_script(interval_ms: int, number: int, kind: Callable[[FakeTopics, ConsumerGroupSettings], Played]) -> None:
-    recorded = SCRIPTS[interval_ms, number]
-    settings = SETTINGS._replace(assignment_interval_ms=interval_ms)
-    script = Script(recorded, kind(FakeTopics(**recorded["topics"]), settings))
-    for step, *arguments in recorded["steps"]:
-        getattr(script, step)(*arguments)
+@pytest.mark.parametrize(("kind", "number"), SCRIPTS)
+def test_a_script(kind: str, number: int) -> None:
+    recorded, settings = SCRIPTS[kind, number], SETTINGS_OF.get(kind, SETTINGS)
+    played_by: list[Callable[[FakeTopics, ConsumerGroupSettings], Played]] = [PlayedShard]
+    if kind != "timeouts":
+        played_by.append(PlayedGroup)
+    for played in played_by:
+        script = Script(recorded, played(FakeTopics(**recorded["topics"]), settings))
+        for step, *arguments in recorded["steps"]:
+            getattr(script, step)(*arguments)
 
 
 def test_the_scripts_have_all_that_matters() -> None:
