@@ -134,13 +134,7 @@ class OffsetHandlers:
                 context,
                 self._spawn,
             )
-        who = Committer(
-            request.group_id,
-            request.generation_id_or_member_epoch,
-            request.member_id,
-            request.group_instance_id,
-            context.api_version,
-        )
+        who = _committer(request, context.api_version)
 
         def act(done: OnDone) -> None:
             shard = self._coordinator.shard_of(request.group_id)
@@ -193,13 +187,7 @@ class OffsetHandlers:
         builder: OffsetCommitResponseBuilder,
         to_verify: VerificationRequest | None,
     ) -> TxnOffsetCommitResponse | PendingResponse:
-        who = Committer(
-            request.group_id,
-            request.generation_id_or_member_epoch,
-            request.member_id,
-            request.group_instance_id,
-            context.api_version,
-        )
+        who = _committer(request, context.api_version)
         producer = CommittingProducer(request.producer_id, request.producer_epoch)
 
         def act(done: OnDone) -> None:
@@ -355,6 +343,16 @@ TXN_COMMIT_ANSWERS = (
     TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
     TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
 )
+
+
+def _committer(request: OffsetCommitRequest | TxnOffsetCommitRequest, version: int) -> Committer:
+    return Committer(
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        version,
+    )
 
 
 def support_in(version: int) -> ClientSupport:

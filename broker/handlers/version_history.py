@@ -86,7 +86,7 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
     ApiKey.DESCRIBE_LOG_DIRS: {
         3: "an error code for the request as a whole",
         4: "the total and the usable bytes of each directory's file system (KIP-827)",
-        5: "whether a directory takes no new replicas (KIP-1066): it always does",
+        5: "whether a directory takes no new replicas (KIP-1066): each one takes some",
     },
     ApiKey.DESCRIBE_CLUSTER: {
         1: "the type of the endpoint: MISMATCHED_ENDPOINT_TYPE if a controller is meant (KIP-919)",

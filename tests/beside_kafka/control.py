@@ -37,10 +37,17 @@ def apache_broker(
 
 @contextmanager
 def apache_node(
-    control: Sequence[str], directory: Path, settings: Mapping[str, str], *, release: str | None = None
+    control: Sequence[str],
+    directory: Path,
+    settings: Mapping[str, str],
+    *,
+    release: str | None = None,
+    port: int | None = None,
 ) -> Iterator[int]:
-    """Yields the port of a node in KRaft mode: broker and controller. `release`: None for that of the others."""
-    port = free_port_beside_another()
+    """Yields the port of a node in KRaft mode: broker and controller. `release`: None for that of the others. A node
+    that starts again with the data of a directory needs the `port` that it had.
+    """
+    port = port or free_port_beside_another()
     environment = {} if release is None else {"KAFKA_VERSION": release}
     with _running(control, directory, "start", str(port), str(directory), *_lines(settings), **environment):
         yield port

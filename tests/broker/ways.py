@@ -9,6 +9,7 @@ times: what happens to run beside it is not in all of the traces. Code that `pro
     produce    acks=all: waits until a follower, which is a client of the test, has fetched the batch
     fetch      of a consumer without a session: waits for min_bytes until another client has produced
     join       the first JoinGroup of a group: waits for group.initial.rebalance.delay.ms
+    heartbeat  of a member of a consumer group, which changes nothing
     login      by SCRAM, after the TLS handshake
     create     CreateTopics that the controller only validates: what it does for all brokers is not traced
 
@@ -38,6 +39,7 @@ from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.server import Broker
 from odradek.testing import InProcessBroker, in_process_broker
 from odradek.broker.security.sasl.client import tokens as scram_tokens
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import JoinGroupRequest
@@ -53,6 +55,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GENERATED = "protocol: generated code"
 TOPIC = "way"
 PRODUCE_VERSION, FETCH_VERSION, JOIN_VERSION, FIND_VERSION, CREATE_VERSION = 9, 12, 5, 2, 5
+HEARTBEAT_VERSION = 1
 FOLLOWER = 7
 NUMBERS = count()
 SUBSCRIPTION = bytes(6) + b"\xff" * 4
@@ -153,6 +156,25 @@ async def join(_broker: Broker, client: RawClient, _other: RawClient) -> Trace:
     return trace
 
 
+async def heartbeat(_broker: Broker, client: RawClient, _other: RawClient) -> Trace:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=f"group-{next(NUMBERS)}",
+        member_id="member",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    while request.member_epoch == 0:  # the coordinator loads
+        request.member_epoch = (await client.call(request, HEARTBEAT_VERSION)).member_epoch
+        await asyncio.sleep(PARKED_S)
+    request.rebalance_timeout_ms, request.subscribed_topic_names, request.topic_partitions = -1, None, None
+    with Trace() as trace:
+        beat = await client.call(request, HEARTBEAT_VERSION)
+    assert (beat.error_code, beat.member_epoch) == (0, request.member_epoch)
+    return trace
+
+
 async def login(broker: InProcessBroker) -> Trace:
     credentials, tls = broker.security.credentials_of(None), broker.security.of_client().tls
     assert credentials is not None
@@ -183,6 +205,7 @@ WAYS: dict[str, Callable[[Broker, RawClient, RawClient], Awaitable[Trace]]] = {
     "produce": produce,
     "fetch": fetch,
     "join": join,
+    "heartbeat": heartbeat,
     "create": create,
 }
 

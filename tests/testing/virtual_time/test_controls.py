@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest
 from odradek.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
@@ -26,7 +27,7 @@ from tests.patience import until
 from tests.testing.leftovers import left_behind
 from tests.testing.virtual_time.timed_api import TimedApi, timed_api
 from tests.wire.records import produce
-from tests.wire.requests import sync
+from tests.wire.requests import create_topics, sync
 
 HOUR_S = 3600
 SESSION_MS = 30_000
@@ -80,6 +81,27 @@ async def test_sessions_of_members_can_be_kept() -> None:
         assert members(api.broker) == 1
         await api.broker.advance(10)
         assert members(api.broker) == 0
+
+
+async def test_a_member_of_a_consumer_group_that_gives_up_too_late_is_removed_also_if_sessions_are_kept() -> None:
+    async with timed_api({"group.consumer.assignment.interval.ms": 0}) as api:
+        await group_is_served(api)
+        assert (await api(create_topics("t", partitions=2), 5)).topics[0].error_code == ErrorCode.NONE
+
+        async def beat(member_id: str, epoch: int, **fields: Any) -> int:
+            request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
+            response = await api(request, 1)
+            assert response.error_code == ErrorCode.NONE
+            return int(response.member_epoch)
+
+        joins = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+        epoch = await beat("a", 0, **joins)
+        await beat("b", 0, **joins)
+        assert await beat("a", epoch) == epoch, "it must give up a partition first"
+        await api.broker.advance(59, keep_members=True)
+        assert members(api.broker) == 2
+        await api.broker.advance(2, keep_members=True)
+        assert members(api.broker) == 1
 
 
 async def test_a_condition_is_reached_at_the_moment_at_which_it_holds() -> None:

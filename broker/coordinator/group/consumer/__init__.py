@@ -21,7 +21,7 @@
     records.py             the records in `__consumer_offsets`
     replay.py              applies them
     topics.py              what is known of the cluster's topics
-    settings.py
+    settings.py            the settings of a group in effect
 
     requests.py            carries out what requests and timers lead to
     timers.py              sessions, the steps that members must take, and assignments in the timing wheel

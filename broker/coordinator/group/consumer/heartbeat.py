@@ -242,7 +242,9 @@ class Beat:
         If they are not known yet, the result of their resolution asks for one.
         """
         subscriptions = self._group.subscriptions
-        regexes = set(subscriptions.regexes()) if new or subscriptions.regexes() else set()
+        regexes = set(subscriptions.regexes())
+        if not new and not regexes:
+            return False
         has_changed = False
         if old != new:
             if old and subscriptions.members_with(old) == 1:

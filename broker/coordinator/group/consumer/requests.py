@@ -166,17 +166,19 @@ class ConsumerRequests:
         else:
             now_ms = self._clock.wall_ms()
             outcome = heartbeat(group, request, now_ms, self._topics, settings, self._new_member_id)
-            outcome = outcome.after(before)
+            outcome = outcome if before is None else outcome.after(before)
         if self._carry_out(group, outcome, f"{request.member_id} sends epoch {request.epoch}", _done(outcome, answer)):
             known = self._groups[request.group_id]
             if outcome.resolve and isinstance(known, ConsumerGroup):
                 self._resolve(known, outcome.resolve, is_visible)
 
-    def _group_for(self, request: Heartbeat, settings: ConsumerGroupSettings) -> tuple[ConsumerGroup, Outcome]:
-        """Returns the group, or what a group of another kind becomes by the heartbeat: in no table yet."""
+    def _group_for(self, request: Heartbeat, settings: ConsumerGroupSettings) -> tuple[ConsumerGroup, Outcome | None]:
+        """Returns the group, or what a group of another kind becomes by the heartbeat: in no table yet, with what must
+        be done first.
+        """
         group = self._groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return group, Outcome()
+            return group, None
         if request.epoch != JOINING:
             raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, "There is no consumer group of this id.")
         if group is not None and not group.is_empty:
