@@ -46,7 +46,11 @@ def _commit_nothing(replace: Replace) -> None:
     def end_nothing(
         transaction: Transaction | None, producer: ProducerIdAndEpoch, committed: bool, *how: Any
     ) -> Transit | Retried:
-        is_nothing = transaction is not None and transaction.state.is_idle
+        is_nothing = (
+            transaction is not None
+            and transaction.state.is_idle
+            and producer == (transaction.producer_id, transaction.producer_epoch)
+        )
         return end(transaction, producer, committed and not is_nothing, *how)
 
     replace(rules, "_end_of_epoch", end_nothing)
