@@ -46,6 +46,8 @@ from odradek.timer import Clock
 
 BASE_SEQUENCE = 0
 """Of the batches, as in Kafka."""
+MOST_LEAVING = 500
+"""How many members leave in one step: each has three records."""
 RETRY_MS = 1000
 """How long what could not be written waits at least before it is tried again."""
 
@@ -204,17 +206,27 @@ class ConsumerRequests:
         return code
 
     def leave(self, group: ConsumerGroup, leaving: Iterable[Leaving], answer: Answer) -> Steps[None]:
-        """Answers a LeaveGroup, of members of any protocol, when it is replicated. They leave together.
+        """Answers a LeaveGroup, of members of any protocol, when it is replicated. They leave together, or if they are
+        very many, in several steps.
 
-        Raises COORDINATOR_NOT_AVAILABLE if the group has changed its kind meanwhile: the client may ask again.
+        Raises COORDINATOR_NOT_AVAILABLE if the group has changed its kind meanwhile, or if a step is not written: the
+        client may ask again.
         """
         rows, found = yield from classic_members.named_steps(group, leaving)
-        if not self._is_current(group):
-            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        members = [member for member in map(group.member, found) if member is not None]
-        outcome = fence(group, members, self._topics, self._settings_of(group.group_id))
-        outcome = outcome._replace(response=LeaveGroupResponse(members=rows))
-        self._carry_out(group, outcome, "members leave", _done(outcome, answer))
+        ids = list(found)
+        for first in range(0, max(len(ids), 1), MOST_LEAVING):
+            if not self._is_current(group):
+                raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            some = ids[first : first + MOST_LEAVING]
+            members = [member for member in map(group.member, some) if member is not None]
+            outcome = fence(group, members, self._topics, self._settings_of(group.group_id))
+            if first + MOST_LEAVING >= len(ids):
+                outcome = outcome._replace(response=LeaveGroupResponse(members=rows))
+                self._carry_out(group, outcome, "members leave", _done(outcome, answer))
+            elif self._carry_out(group, outcome, "members leave"):
+                yield
+            else:
+                raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _new_member_id(self) -> str:
         return uuid_text(random_uuid(self._random))
