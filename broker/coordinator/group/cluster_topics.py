@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import KeysView, Sequence
 from uuid import UUID
 
 from odradek.broker.coordinator.group.consumer.topic_hash import TopicHashes, topic_hash
@@ -35,7 +35,7 @@ class ClusterTopics:
         racks = [] if state is None else [self._racks.get(broker_id) for broker_id in state.replicas]
         return [rack for rack in racks if rack is not None]
 
-    def names(self) -> Collection[str]:
+    def names(self) -> KeysView[str]:
         return self._metadata.topics.keys()
 
     # --- changes ------------------------------------------------------------------------------------------------

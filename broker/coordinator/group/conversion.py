@@ -37,6 +37,7 @@ from odradek.broker.coordinator.group.consumer.embedded_protocol import (
 from odradek.broker.coordinator.group.consumer.group import CONSUMER, UNKNOWN_TIME, ConsumerGroup, GroupTimers
 from odradek.broker.coordinator.group.consumer.member import ClassicMemberMetadata, ConsumerMember, Partitions
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
+from odradek.broker.coordinator.group.consumer.metadata_hash import hash_of
 from odradek.broker.coordinator.group.consumer.outcome import Downgrade, Outcome
 from odradek.broker.coordinator.group.consumer.partition_owners import FREE, PartitionOwners
 from odradek.broker.coordinator.group.consumer.records import (
@@ -50,7 +51,6 @@ from odradek.broker.coordinator.group.consumer.records import (
 from odradek.broker.coordinator.group.consumer.requests import BASE_SEQUENCE, NotUpgraded
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.broker.coordinator.group.consumer.subscriptions import MOST_NAMED
-from odradek.broker.coordinator.group.consumer.topic_hash import group_hash
 from odradek.broker.coordinator.group.consumer.topics import Topics
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
@@ -119,7 +119,7 @@ class Conversions:
             raise NotUpgraded(f"the metadata of a member are malformed: {error}") from None
         if not group.subscriptions.has_room_for():
             raise NotUpgraded(f"its members name more than {MOST_NAMED} topics")
-        group.set_epoch(former.generation_id, group_hash(group.subscriptions.names(), self._topics.hash_of))
+        group.set_epoch(former.generation_id, hash_of(group.subscriptions.names(), self._topics))
         return group, [*former.tombstones(), *_records_of(group)]
 
     def _consumer_members(self, former: ClassicGroup) -> Iterator[tuple[ConsumerMember, Partitions]]:

@@ -12,10 +12,14 @@ import pytest
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.features import UpdateFeaturesRequest
+from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.topic_partitions import DescribeTopicPartitionsRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
+from odradek.protocol.records import Record, build_batch
 from odradek.protocol.wire_codes import AclOperation as Op
 from odradek.protocol.wire_codes import AclResourceType as On
 from tests.broker.handlers.scripted_authorizer import Question, ScriptedAuthorizer, api_with, but, everything
@@ -341,6 +345,48 @@ async def test_an_offset_of_a_former_topic_is_none(api: Api) -> None:
     topics = [_Fetched(topic_id=ids["t"], partition_indexes=[0])]
     assert await fetched_by_id(api, topics) == {ids["t"]: [-1]}
     assert await fetched(api) == {"t": {0: 5}}
+
+
+async def test_names_and_ids_of_a_deleted_topic_have_kafkas_errors(api: Api) -> None:
+    old = (await ids_of(api))["t"]
+    await join(api, "a", "t")
+    member: dict[str, Any] = {"member_id": "a", "generation_id_or_member_epoch": 2}
+    assert await commit(api, old, {0: 5}, 10, **member) == [0]
+    for again in (False, True):
+        if again:
+            await api(requests.create_topics("t", partitions=2), 5)
+        else:
+            await api(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 3)
+        assert await commit(api, old, {0: 6}, 10, **member) == [ErrorCode.UNKNOWN_TOPIC_ID]
+        topics = [_Fetched(topic_id=old, partition_indexes=[0])]
+        assert await fetched_by_id(api, topics) == {old: [-1 - ErrorCode.UNKNOWN_TOPIC_ID]}
+        produced = await api(producing_to(old), 13)
+        assert produced.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        fetched_topic = FetchRequest.FetchTopic(topic_id=old, partitions=[FetchRequest.FetchPartition()])
+        read = await api(FetchRequest(topics=[fetched_topic], session_epoch=-1), 18)
+        assert read.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        asked = MetadataRequest.MetadataRequestTopic(topic_id=old, name=None)
+        assert (await api(MetadataRequest(topics=[asked]), 13)).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        named = [DescribeTopicPartitionsRequest.TopicRequest(name="t")]
+        (described,) = (await api(DescribeTopicPartitionsRequest(topics=named), 0)).topics
+        assert described.error_code == (0 if again else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        told = await beat(
+            api, "a", member["generation_id_or_member_epoch"], topic_partitions=owned({"t": old}, t=[0, 1])
+        )
+        assert told.error_code == 0, "it still says that it owns the deleted one"
+        member["generation_id_or_member_epoch"] = told.member_epoch
+        (group,) = await describe(api, "g")
+        assert old not in {each.topic_id for one in group.members for each in one.assignment.topic_partitions}
+    told = await beat(api, "a", member["generation_id_or_member_epoch"], topic_partitions=[])
+    new = (await ids_of(api))["t"]
+    assert (new != old, await assigned(api, told)) == (True, {"t": [0, 1]})
+    assert await commit(api, new, {0: 7}, 10, **{**member, "generation_id_or_member_epoch": told.member_epoch}) == [0]
+
+
+def producing_to(topic_id: UUID) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(index=0, records=build_batch([Record(0, 0, None, b"v")]))
+    topic = ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=[data])
+    return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
 
 
 # --- access -------------------------------------------------------------------------------------------------------

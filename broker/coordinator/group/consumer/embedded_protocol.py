@@ -7,7 +7,7 @@ Source: Kafka's ConsumerProtocol, Utils (toConsumerProtocolAssignment, toTopicPa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 from uuid import UUID
 
@@ -19,10 +19,12 @@ from odradek.protocol.schema import Message
 
 LATEST = 3
 """The latest version, of subscriptions and of assignments."""
-MOST_BYTES = 512 << 10
-MOST_TOPICS = 10_000
+MOST_BYTES = 192 << 10
+MOST_TOPICS = 8_000
 """What more bytes say, or of more topics, is refused: it is read at once."""
 _VERSION_BYTES = 2
+_COUNT = slice(_VERSION_BYTES, _VERSION_BYTES + 4)
+"""Where the number of the first array's elements is: the topics of a subscription, or of an assignment."""
 M = TypeVar("M", bound=Message)
 
 
@@ -49,29 +51,25 @@ def _version(data: bytes) -> int:
 def _read(cls: type[M], data: bytes) -> M:
     if len(data) > MOST_BYTES:
         raise MalformedMessage(f"{len(data)} bytes of consumers' metadata, more than {MOST_BYTES}")
+    _check_count(int.from_bytes(data[_COUNT], "big", signed=True))
     return decode(cls, _version(data), data, _VERSION_BYTES)
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     """Raises MalformedMessage."""
     subscription = _read(ConsumerProtocolSubscription, metadata)
-    _check_count(subscription.topics)
-    _check_count(subscription.owned_partitions)
+    _check_count(len(subscription.owned_partitions))
     return subscription
 
 
 def read_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
     """Returns an empty one for no bytes: the member has not been assigned anything yet. Raises MalformedMessage."""
-    if not assignment:
-        return ConsumerProtocolAssignment()
-    told = _read(ConsumerProtocolAssignment, assignment)
-    _check_count(told.assigned_partitions)
-    return told
+    return _read(ConsumerProtocolAssignment, assignment) if assignment else ConsumerProtocolAssignment()
 
 
-def _check_count(topics: Sized) -> None:
-    if len(topics) > MOST_TOPICS:
-        raise MalformedMessage(f"{len(topics)} topics in consumers' metadata, more than {MOST_TOPICS}")
+def _check_count(topics: int) -> None:
+    if topics > MOST_TOPICS:
+        raise MalformedMessage(f"{topics} topics in consumers' metadata, more than {MOST_TOPICS}")
 
 
 def by_topic_id(topics: Iterable[_OfTopic], names: Names) -> Partitions:

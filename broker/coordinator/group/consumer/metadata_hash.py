@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember
@@ -32,4 +32,9 @@ def hash_after(
         if not is_due and group.refresh_at_ms != AT_ONCE and group.has_hash_of_its_topics:
             return group.metadata_hash
         names = group.subscriptions.names()
-    return group_hash(names, topics.hash_of)
+    return hash_of(names, topics)
+
+
+def hash_of(names: Set[str], topics: Topics) -> int:
+    """Returns the hash of a group that is subscribed to these topics. Those that do not exist cost little."""
+    return group_hash(topics.names() & names, topics.hash_of)

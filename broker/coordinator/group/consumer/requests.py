@@ -13,7 +13,7 @@ Source: Kafka's GroupMetadataManager; (C) KIP-1263.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -46,8 +46,8 @@ from odradek.timer import Clock
 
 BASE_SEQUENCE = 0
 """Of the batches, as in Kafka."""
-RECORD_OVERHEAD = 32
-"""The most bytes that a record takes in a batch besides its key and value."""
+MOST_LEAVING = 500
+"""How many members leave in one step: each has three records."""
 RETRY_MS = 1000
 """How long what could not be written waits at least before it is tried again."""
 
@@ -229,17 +229,27 @@ class ConsumerRequests:
         return code
 
     def leave(self, group: ConsumerGroup, leaving: Iterable[Leaving], answer: Answer) -> Steps[None]:
-        """Answers a LeaveGroup, of members of any protocol, when it is replicated. They leave together.
+        """Answers a LeaveGroup, of members of any protocol, when it is replicated. They leave together, or if they are
+        very many, in several steps.
 
-        Raises COORDINATOR_NOT_AVAILABLE if the group has changed its kind meanwhile: the client may ask again.
+        Raises COORDINATOR_NOT_AVAILABLE if the group has changed its kind meanwhile, or if a step is not written: the
+        client may ask again.
         """
         rows, found = yield from classic_members.named_steps(group, leaving)
-        if not self._is_current(group):
-            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        members = [member for member in map(group.member, found) if member is not None]
-        outcome = fence(group, members, self._topics, self._settings_of(group.group_id))
-        outcome = outcome._replace(response=LeaveGroupResponse(members=rows))
-        self._carry_out(group, outcome, "members leave", _done(outcome, answer))
+        ids = list(found)
+        for first in range(0, max(len(ids), 1), MOST_LEAVING):
+            if not self._is_current(group):
+                raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            some = ids[first : first + MOST_LEAVING]
+            members = [member for member in map(group.member, some) if member is not None]
+            outcome = fence(group, members, self._topics, self._settings_of(group.group_id))
+            if first + MOST_LEAVING >= len(ids):
+                outcome = outcome._replace(response=LeaveGroupResponse(members=rows))
+                self._carry_out(group, outcome, "members leave", _done(outcome, answer))
+            elif self._carry_out(group, outcome, "members leave"):
+                yield
+            else:
+                raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _new_member_id(self) -> str:
         return uuid_text(random_uuid(self._random))
@@ -295,26 +305,32 @@ class ConsumerRequests:
             return
         self._assigned.add(group)
         assignment = Assignment(group, group.epoch, self._topics, settings.assignors)
-        then = partial(self._write_target, group, assignment.epoch)
-        failed = partial(self._assignment_failed, group)
+        then, failed = partial(self._target_written, group), partial(self._assignment_failed, group)
         self._work(self._target_steps(group, assignment), then, failed, "target assignment")
 
-    def _target_steps(self, group: ConsumerGroup, assignment: Assignment) -> Steps[list[CoordinatorRecord]]:
-        target = yield from assignment.steps()
-        return (yield from assignment.records_steps(group, target, self._clock.wall_ms()))
+    def _target_steps(self, group: ConsumerGroup, assignment: Assignment) -> Steps[bool]:
+        """Computes the target and writes it, a batch in each step. Returns whether there is nothing left to write.
 
-    def _write_target(self, group: ConsumerGroup, epoch: int, records: list[CoordinatorRecord]) -> None:
-        """Writes the target for an epoch, unless a heartbeat has assigned for a later one: epochs never go back."""
-        self._assigned.discard(group)
-        for batch in in_batches(records, self._most_bytes):
-            if not self._is_current(group) or group.is_empty:
-                return
-            if group.target_epoch >= epoch:
+        It is dropped if the group has gone, or has a later target meanwhile: a group that became small is assigned
+        within a heartbeat.
+        """
+        target = yield from assignment.steps()
+        for batch in assignment.batches(group, target, self._clock.wall_ms(), self._most_bytes):
+            if not self._is_current(group) or group.is_empty or group.target_epoch >= assignment.epoch:
                 break
             if not self._carry_out(group, Outcome(batch), "the target assignment is computed"):
-                self.timers.assign_later(group, RETRY_MS, partial(self._assign, group))
-                return
-        self._assign_when_due(group)
+                return False
+            yield
+        return True
+
+    def _target_written(self, group: ConsumerGroup, is_done: bool) -> None:
+        self._assigned.discard(group)
+        if not self._is_current(group):
+            return
+        if is_done:
+            self._assign_when_due(group)
+        else:
+            self.timers.assign_later(group, RETRY_MS, partial(self._assign, group))
 
     def _assignment_failed(self, group: ConsumerGroup, error: Exception) -> None:
         """The next heartbeat of a member asks again."""
@@ -357,18 +373,6 @@ def _done(outcome: Outcome, answer: Answer) -> OnDone:
     response = outcome.response
     assert response is not None
     return lambda error: answer(response if error is None else error)
-
-
-def in_batches(records: Sequence[CoordinatorRecord], most_bytes: int) -> Iterator[Sequence[CoordinatorRecord]]:
-    """Yields the records in batches that are not larger, unless a single record is."""
-    begin = size = 0
-    for index, record in enumerate(records):
-        needed = RECORD_OVERHEAD + len(record.key) + len(record.value or b"")
-        if size + needed > most_bytes and index > begin:
-            yield records[begin:index]
-            begin, size = index, 0
-        size += needed
-    yield records[begin:]
 
 
 def _short(text: str) -> str:

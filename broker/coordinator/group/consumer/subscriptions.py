@@ -144,24 +144,23 @@ class Subscriptions:
 
         Returns None if they are the same as before.
         """
-        by_name: Counter[str] = Counter()
-        by_regex: Counter[str] = Counter()
+        change: Counter[str] = Counter()
         for old, new in changes:
             before = frozenset() if old is None else old.subscribed_topics
             after = frozenset() if new is None else new.subscribed_topics
             if before is not after:
-                by_name.subtract(before)
-                by_name.update(after)
+                change.subtract(before)
+                change.update(after)
         for regex, resolved in resolutions.items():
             known = self.resolved.get(regex)
-            by_regex.subtract(() if known is None else known.topics)
-            by_regex.update(() if resolved is None else resolved.topics)
+            change.subtract(() if known is None else known.topics)
+            change.update(() if resolved is None else resolved.topics)
         added, removed = set(), set()
-        for topic in by_name.keys() | by_regex.keys():
-            left = self._by_name[topic] + by_name[topic] + self._by_regex[topic] + by_regex[topic]
-            if left and topic not in self:
+        for topic, more in change.items():
+            count = self._by_name.get(topic, 0) + self._by_regex.get(topic, 0)
+            if not count and more > 0:
                 added.add(topic)
-            elif not left and topic in self:
+            elif count and not count + more:
                 removed.add(topic)
         return self.names() - removed | added if added or removed else None
 

@@ -9,7 +9,7 @@ Source: Kafka's TargetAssignmentBuilder, GroupMetadataManager (maybeUpdateTarget
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 LARGEST_AT_ONCE = 2000
 """How many members and partitions together are assigned within a heartbeat. A topic that does not exist counts, too."""
+
+MOST_AT_ONCE = 500
+"""How many records of a target are written in one step."""
+RECORD_OVERHEAD = 32
+"""The most bytes that a record takes in a batch besides its key and value."""
 
 
 def assignor(name: str) -> Assignor:
@@ -105,27 +110,27 @@ class Assignment:
         ]
         return [*changed, target_epoch_record(self._group_id, self.epoch, now_ms)]
 
-    def records_steps(self, group: ConsumerGroup, target: Target, now_ms: int) -> Steps[list[CoordinatorRecord]]:
-        """Returns the records of a target that took steps, for the group as it is in the last of these steps.
+    def batches(
+        self, group: ConsumerGroup, target: Target, now_ms: int, most_bytes: int
+    ) -> Iterator[list[CoordinatorRecord]]:
+        """Yields the records of a target that took steps. The caller writes each batch before it asks for the next one.
 
-        A static member that was replaced has its predecessor's part. Members that have joined since have none yet. The
-        last record completes the target: those before it may be written in several batches.
+        Each is for the group as it is then: a static member that was replaced has its predecessor's part, members that
+        have joined since have none yet. The last record completes the target. A batch has at most MOST_AT_ONCE records,
+        and is hardly larger than `most_bytes`.
         """
-        pace = Pace()
-        encoded: dict[str, CoordinatorRecord] = {}
+        batch: list[CoordinatorRecord] = []
+        size = 0
         for member_id, part in target.items():
-            if _differs(self._targets.get(member_id), part):
-                encoded[member_id] = target_record(self._group_id, member_id, part)
-                if pace.step_ends(3 + len(part)):
-                    yield
-        by_instance = {member.instance_id: name for name, member in self._members.items() if member.instance_id}
-        changed = []
-        for member_id, member in group.members_by_id.items():
-            known = member_id if member_id in target else by_instance.get(member.instance_id or "")
-            if known is not None and _differs(group.targets.get(member_id), target[known]):
-                ready = encoded.get(member_id)
-                changed.append(ready or target_record(self._group_id, member_id, target[known]))
-        return [*changed, target_epoch_record(self._group_id, self.epoch, now_ms)]
+            if len(batch) >= MOST_AT_ONCE or size >= most_bytes:
+                yield batch
+                batch, size = [], 0
+            member = group.member(member_id) or group.static_member(self._members[member_id].instance_id or "")
+            if member is not None and _differs(group.targets.get(member.member_id), part):
+                record = target_record(self._group_id, member.member_id, part)
+                batch.append(record)
+                size += RECORD_OVERHEAD + len(record.key) + len(record.value or b"")
+        yield [*batch, target_epoch_record(self._group_id, self.epoch, now_ms)]
 
 
 def _differs(last: Partitions | None, part: Partitions) -> bool:

@@ -49,8 +49,8 @@ def topic_hash(topics: HashedTopic, name: str) -> int:
 
 def group_hash(names: Iterable[str], hash_of: Callable[[str], int]) -> int:
     """Returns the hash of a group that is subscribed to these topics. `hash_of(name)` is `topic_hash`."""
-    hashes = {name: found for name in names if (found := hash_of(name)) != NO_TOPICS}
-    return _hash(pack(f"<{len(hashes)}q", *(hashes[name] for name in sorted(hashes)))) if hashes else NO_TOPICS
+    hashes = [each for each in map(hash_of, sorted(names)) if each != NO_TOPICS]
+    return _hash(pack(f"<{len(hashes)}q", *hashes)) if hashes else NO_TOPICS
 
 
 class TopicHashes:

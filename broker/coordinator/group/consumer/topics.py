@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import KeysView
 from typing import Protocol
 from uuid import UUID
 
@@ -25,5 +25,5 @@ class Topics(Protocol):
     def hash_of(self, name: str) -> int:
         """Returns the hash of the topic, see `topic_hash`. It is kept until the topic changes: `TopicHashes`."""
 
-    def names(self) -> Collection[str]:
+    def names(self) -> KeysView[str]:
         """Returns all topics."""

@@ -277,7 +277,7 @@ def test_a_group_with_a_subscription_that_is_none_stays(metadata: bytes) -> None
 def test_a_group_whose_members_name_too_many_topics_stays() -> None:
     shard = ShardAtWork()
     for member in range(3):
-        topics = (f"{member}-{number}" for number in range(MOST_NAMED // 2))
+        topics = (f"{member}-{number}" for number in range(MOST_NAMED // 3 + 1))
         shard.join(protocols={"range": subscription(*topics)})
     fields: dict[str, Any] = {"rebalance_timeout_ms": REBALANCE_MS, "owned": {}, "topics": ("foo",)}
     assert shard.refused_beat("n", 0, **fields) is NOT_FOUND

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, KeysView
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
 from odradek.broker.background.stepwise import finished
+from odradek.broker.coordinator.group.assignors.assignor import Target
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request, heartbeat
 from odradek.broker.coordinator.group.consumer.leaving import fence, leave
@@ -70,7 +72,7 @@ class FakeTopics:
     def hash_of(self, name: str) -> int:
         return topic_hash(self, name)
 
-    def names(self) -> Collection[str]:
+    def names(self) -> KeysView[str]:
         return self.counts.keys()
 
 
@@ -177,7 +179,11 @@ class GroupAtWork:
         assert due_in_ms(self.group, self.group.epoch, self.now_ms, self.settings.assignment_interval_ms) == 0
         assignment = Assignment(self.group, self.group.epoch, self.topics, self.settings.assignors)
         target = finished(assignment.steps())
-        self.carry_out(Outcome(finished(assignment.records_steps(self.group, target, self.now_ms))))
+        self.write(assignment, target)
+
+    def write(self, assignment: Assignment, target: Target) -> None:
+        """Writes a target that was computed in steps, all of it in one batch."""
+        self.carry_out(Outcome(list(chain(*assignment.batches(self.group, target, self.now_ms, most_bytes=1 << 20)))))
 
     def carry_out(self, outcome: Outcome) -> Any:
         self.last = outcome

@@ -448,6 +448,22 @@ def test_members_leave_together(shard: ShardAtWork) -> None:
     assert list(shard.consumer_group.members_by_id) == ["a"]
 
 
+def test_very_many_members_leave_in_several_steps(shard: ShardAtWork, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("odradek.broker.coordinator.group.consumer.requests.MOST_LEAVING", 2)
+    for member_id in ("b", "c", "d", "e", "f"):
+        shard.join_consumer(member_id, "foo")
+    records = len(shard.log.records)
+    assert shard.leave_together(*(Leaving(each, None) for each in "bcdef")) == [ErrorCode.NONE] * 5
+    assert [kind for kind in kinds(shard.log.records[records:]) if kind > 0] == [3, 3, 3]
+    assert list(shard.consumer_group.members_by_id) == ["a"]
+    shard.join_consumer("b", "foo")
+    shard.join_consumer("c", "foo")
+    shard.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    with pytest.raises(ProtocolError) as refused:
+        shard.leave_together(*(Leaving(each, None) for each in "abc"))
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def test_nobody_who_leaves_changes_nothing(shard: ShardAtWork) -> None:
     records = len(shard.log.records)
     assert shard.leave("x") is ErrorCode.UNKNOWN_MEMBER_ID

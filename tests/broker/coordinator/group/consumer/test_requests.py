@@ -9,13 +9,11 @@ from odradek.broker.coordinator.group.admin import GroupOverview, delete_group, 
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
-from odradek.broker.coordinator.group.consumer.requests import RECORD_OVERHEAD, in_batches
 from odradek.broker.coordinator.group.consumer.target import LARGEST_AT_ONCE
 from odradek.broker.coordinator.group.group import Committer
 from odradek.broker.coordinator.group.offsets.commits import commit_offsets
 from odradek.broker.coordinator.group.offsets.removal import expire_offsets
 from odradek.broker.coordinator.group.shard import GroupShard
-from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime.shard import AppendFailed, Decision
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.consumer.group_at_work import REBALANCE_MS, SETTINGS, FakeTopics, assigned, owned
@@ -330,14 +328,19 @@ def test_a_large_target_is_written_in_several_batches_and_completed_by_the_last(
     assert shard.consumer_group.state_name == "Reconciling"
 
 
-def test_records_are_split_by_their_size() -> None:
-    records = [CoordinatorRecord(b"k" * 8, b"v" * size) for size in (10, 10, 500, 10)]
-    two = 2 * (RECORD_OVERHEAD + 18)
-    assert [len(batch) for batch in in_batches(records, two)] == [2, 1, 1]
-    assert [len(batch) for batch in in_batches(records, two - 1)] == [1, 1, 1, 1]
-
-
-# --- regular expressions ------------------------------------------------------------------------------------------
+def test_a_target_is_not_written_over_a_later_one() -> None:
+    """A group that became small while its target was computed is assigned within a heartbeat."""
+    shard = large()
+    shard.join_consumer("b", "foo")
+    shard.advance(1)
+    shard.topics.delete("foo")
+    shard.consumer_group.refresh_at_ms = 0
+    shard.beat("a", shard.consumer("a").epoch, owned={})
+    later = shard.consumer_group.target_epoch
+    assert later == shard.consumer_group.epoch
+    assert shard.work() == 1
+    assert shard.consumer_group.target_epoch == later
+    assert shard.consumer_group.targets == {"a": {}, "b": {}}
 
 
 def test_an_expression_is_resolved_beside_the_requests(shard: ShardAtWork) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from odradek.broker.background.stepwise import finished
 from odradek.broker.coordinator.group.assignors.assignor import Target
 from odradek.broker.coordinator.group.consumer.outcome import Outcome
@@ -31,8 +33,7 @@ def begun(group: GroupAtWork) -> tuple[Assignment, Target]:
 
 
 def write(group: GroupAtWork, run: tuple[Assignment, Target]) -> None:
-    assignment, target = run
-    group.carry_out(Outcome(finished(assignment.records_steps(group.group, target, group.now_ms))))
+    group.write(*run)
 
 
 def test_the_target_is_of_the_epoch_in_which_it_began() -> None:
@@ -56,6 +57,30 @@ def test_a_static_member_that_was_replaced_meanwhile_has_its_predecessor_s_part(
     assert group.group.targets.keys() == {"a", "b", "s2"}
     assert group.group.target_of("s2") == run[1]["s"]
     assert assigned(group.beat("s2", group.member("s2").epoch, instance_id="i")) == {1: set(run[1]["s"][BIG])}
+
+
+def test_each_batch_is_for_the_group_as_it_is_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("odradek.broker.coordinator.group.consumer.target.MOST_AT_ONCE", 1)
+    group = large_group()
+    assignment, target = begun(group)
+    kinds = []
+    for batch in assignment.batches(group.group, target, group.now_ms, most_bytes=1 << 20):
+        group.carry_out(Outcome(batch))
+        kinds.append(group.kinds)
+        if len(kinds) == 1:
+            group.leave("b")
+            group.leave("s", instance="i", epoch=-2)
+            group.join("s2", "big", instance_id="i")
+    assert kinds == [[7], [7], [6]]
+    assert group.group.targets.keys() == {"a", "s2"}
+    assert group.group.target_of("s2") == target["s"]
+
+
+def test_a_batch_has_no_more_bytes_than_it_may() -> None:
+    group = large_group()
+    assignment, target = begun(group)
+    sizes = [len(batch) for batch in assignment.batches(group.group, target, group.now_ms, most_bytes=1)]
+    assert sizes == [1, 1, 2], "the last has the epoch, too"
 
 
 def test_a_topic_that_is_deleted_meanwhile_is_not_given() -> None:
