@@ -7,16 +7,20 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from odradek.broker.metadata.kafka_uuid import uuid_text
 from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from odradek.testing import BrokerThread
 from tests.broker.console.test_bounds import add_topics
 from tests.broker.console.waiters import EVIL, fetch_of, join_of, waiting_clients
+from tests.broker.telemetry.otlp_messages import gauge, metrics_data
 from tests.chromium import Chromium, Page
 from tests.patience import PATIENCE_S, block_until
 from tests.wire.blocking_client import Client, RawClient
@@ -31,6 +35,7 @@ def broker() -> Iterator[BrokerThread]:
         "odradek.metrics.port": "0",
         "group.initial.rebalance.delay.ms": "600000",
         "group.consumer.assignment.interval.ms": "0",
+        "odradek.client.metrics.enable": "true",
     }
     with BrokerThread(settings) as broker:
         admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
@@ -159,6 +164,30 @@ def test_who_gives_up_a_partition_and_who_waits_for_it_is_shown(page: Page, brok
     assert second[6] == "–"
     show(page, broker, "groups")
     page.until_text("Reconciling")
+    assert page.complaints() == []
+
+
+def test_a_client_and_what_it_has_pushed_are_shown(page: Page, broker: BrokerThread) -> None:
+    instance = UUID(int=0x11 << 120)
+    rows = "[...document.querySelectorAll('tbody tr')].map(row => row.innerText)"
+    with Client(broker.bootstrap, EVIL) as client:
+        subscription = client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=instance), 0)
+        request = PushTelemetryRequest(
+            client_instance_id=instance,
+            subscription_id=subscription.subscription_id,
+            metrics=metrics_data(gauge("queue.size", 2.5, topic=EVIL), resource={"group_id": EVIL}),
+        )
+        assert client.ask(request, 0).error_code == 0
+        show(page, broker, "clients")
+        page.until(f"{rows}.length === 1")
+        shown = page.value(rows)[0].split("\t")
+        assert (shown[:2], shown[4], shown[-1]) == ([EVIL, uuid_text(instance)], f"group_id={EVIL}", "1")
+        show(page, broker, f"client/{uuid_text(instance)}")
+        page.until(f"{rows}.length === 1")
+        assert page.value(rows)[0].split("\t")[:4] == ["kafka_client_queue_size", f"topic={EVIL}", "gauge", "2.5"]
+    show(page, broker, "clients")
+    page.until(f"{rows}.length === 0")
+    assert page.value("window.hacked ?? null") is None
     assert page.complaints() == []
 
 
