@@ -7,13 +7,14 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import org.apache.kafka.common.utils.Exit;
+import java.util.function.Consumer;
 
 /**
  * Runs Kafka's command-line tools one after the other in one JVM, because the start of a JVM takes longer than a tool.
@@ -49,9 +50,9 @@ public final class Tools {
     private Map<String, Object> run(JsonNode request) throws Exception {
         OUT.reset();
         ERR.reset();
-        Exit.setExitProcedure((code, message) -> endForEver(code));
-        Exit.setHaltProcedure((code, message) -> endForEver(code));
-        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
+        exitBy("setExitProcedure", arguments -> endForEver((int) arguments[0]));
+        exitBy("setHaltProcedure", arguments -> endForEver((int) arguments[0]));
+        exitBy("setShutdownHookAdder", arguments -> hooks.add((Runnable) arguments[1]));
         System.setIn(new ByteArrayInputStream(request.path("input").asText("").getBytes(StandardCharsets.UTF_8)));
         List<String> command = new ArrayList<>();
         request.get("command").forEach(word -> command.add(word.asText()));
@@ -61,6 +62,27 @@ public final class Tools {
         await(request.path("until").asText(null));
         hooks.forEach(Runnable::run);
         return Map.of("out", OUT.toString(), "err", ERR.toString(), "status", status);
+    }
+
+    /** Calls a setter of Kafka's class Exit, which is in another package since 4.4, with the only method of its interface. */
+    private static void exitBy(String setter, Consumer<Object[]> procedure) throws ReflectiveOperationException {
+        for (Method method : exitClass().getMethods()) {
+            if (method.getName().equals(setter)) {
+                Class<?>[] types = {method.getParameterTypes()[0]};
+                method.invoke(null, Proxy.newProxyInstance(types[0].getClassLoader(), types, (proxy, called, arguments) -> {
+                    procedure.accept(arguments);
+                    return null;
+                }));
+            }
+        }
+    }
+
+    private static Class<?> exitClass() throws ClassNotFoundException {
+        try {
+            return Class.forName("org.apache.kafka.common.utils.Exit");
+        } catch (ClassNotFoundException moved) {
+            return Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        }
     }
 
     private void call(List<String> command) {
