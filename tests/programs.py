@@ -29,6 +29,7 @@ from tests.chromium import PROGRAMS as CHROMIUM_PROGRAMS
 from tests.chromium import Chromium
 from tests.chromium import program as chromium_program
 from tests.clients import program_clients
+from tests.clients.members.crew import NEWEST_KAFKA, Programs
 from tests.pipeline.cluster import nodes
 from tests.pipeline.cluster.object_store import ObjectStore, install_versitygw, s3_server
 from tests.zookeeper import real_zookeeper
@@ -125,7 +126,7 @@ def java_programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def newest_java_programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """As `java_programs`, on the newest release of Kafka's client."""
     _on_path("java", "mvn")
-    build = partial(program_clients.build_java_programs, properties=("kafka.version=4.4.0",))
+    build = partial(program_clients.build_java_programs, properties=(f"kafka.version={NEWEST_KAFKA}",))
     return program_clients.java_command(_built_once(tmp_path_factory, "newest_java", build))
 
 
@@ -139,6 +140,42 @@ def spring_shop(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def streams_word_count(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command of a Kafka Streams application, before the address of its cluster."""
     return [*_built_application(tmp_path_factory, "streams"), "odradek.WordCount"]
+
+
+@program
+def spring_listener(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command before the name of a class of tests/clients/applications/spring."""
+    return _built_application(tmp_path_factory, "spring")
+
+
+@program
+def streams_copier(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of a Kafka Streams application of the newest release that copies a topic."""
+    _on_path("java", "mvn")
+    project, properties = program_clients.APPLICATIONS / "streams", (f"kafka.version={NEWEST_KAFKA}",)
+    build = partial(program_clients.build_with_maven, project, properties=properties)
+    directory = _built_once(tmp_path_factory, "newest_streams", build)
+    return [*program_clients.java_command(directory), "odradek.StreamsCopier"]
+
+
+@program
+def platformatic(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of a group member with @platformatic/kafka."""
+    _on_path("npm")
+    directory = _built_once(tmp_path_factory, "platformatic", program_clients.build_platformatic)
+    return program_clients.platformatic_command(directory)
+
+
+@pytest.fixture(scope="session")
+def everybodys_programs(
+    java_tools: list[str],
+    newest_java_programs: list[str],
+    franz_go: Path,
+    spring_listener: list[str],
+    platformatic: list[str],
+    streams_copier: list[str],
+) -> Programs:
+    return Programs(java_tools, newest_java_programs, franz_go, spring_listener, platformatic, streams_copier)
 
 
 @program

@@ -14,7 +14,7 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.clients.members.watch import until_coordinators
-from tests.spawned_broker import spawned_broker
+from tests.spawned_broker import SpawnedBroker, free_port, spawned_broker, start_broker
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 """Groups do not delay their first rebalance: tests would take longer and see fewer rebalances."""
@@ -39,6 +39,21 @@ def client_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientBr
     with spawned_broker(data_dir, SETTINGS, with_metrics=True) as broker:
         until_coordinators(broker.bootstrap)
         yield ClientBroker(broker.bootstrap, data_dir, broker.metrics_url)
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[Callable[[], SpawnedBroker]]:
+    """Starts a broker each time, always on the same data and port; those that still run in the end are killed."""
+    port, started = free_port(), []
+
+    def start() -> SpawnedBroker:
+        started.append(start_broker(tmp_path / "data", SETTINGS, port=port))
+        return started[-1]
+
+    yield start
+    for broker in started:
+        broker.kill()
+        broker.close()
 
 
 @pytest.fixture

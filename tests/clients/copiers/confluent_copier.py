@@ -1,7 +1,8 @@
 """Copies a topic to another in transactions, by confluent-kafka, until it is killed.
 
-    python -m tests.clients.copiers.confluent_copier BOOTSTRAP FROM TO GROUP TRANSACTIONAL_ID
+    python -m tests.clients.copiers.confluent_copier BOOTSTRAP FROM TO GROUP TRANSACTIONAL_ID [PROTOCOL]
 
+PROTOCOL: of the group, classic or consumer.
 Each batch is consumed, transformed (`copy of ` before the value), produced to the same partition and committed
 together with its offsets. It prints `committed` after each transaction.
 """
@@ -16,7 +17,9 @@ BATCH, POLL_S = 100, 0.2
 
 
 class Copier:
-    def __init__(self, bootstrap: str, source: str, target: str, group: str, transactional_id: str) -> None:
+    def __init__(
+        self, bootstrap: str, source: str, target: str, group: str, transactional_id: str, protocol: str = "classic"
+    ) -> None:
         self.source, self.target = source, target
         common = {
             "bootstrap.servers": bootstrap,
@@ -26,10 +29,11 @@ class Copier:
         }
         self.consumer = Consumer(
             common
+            | ({"session.timeout.ms": 15_000} if protocol == "classic" else {})
             | {
                 "group.id": group,
+                "group.protocol": protocol,
                 "group.instance.id": transactional_id,
-                "session.timeout.ms": 15_000,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",

@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -60,7 +61,7 @@ func newClient(bootstrap string, options ...kgo.Opt) (*kgo.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kgo.NewClient(append(append(options, kgo.SeedBrokers(bootstrap)), secured...)...)
+	return kgo.NewClient(append(append(options, kgo.SeedBrokers(strings.Split(bootstrap, ",")...)), secured...)...)
 }
 
 func produce(bootstrap, topic, codec string) error {

@@ -28,7 +28,14 @@ const (
 var balancers = map[string]kgo.GroupBalancer{
 	"range": kgo.RangeBalancer(), "roundrobin": kgo.RoundRobinBalancer(),
 	"sticky": kgo.StickyBalancer(), "cooperative-sticky": kgo.CooperativeStickyBalancer(),
+	byTheBroker: kgo.RangeBalancer(),
 }
+
+// The strategy of members that leave the assignment to the broker (KIP-848). The balancer names its assignor.
+const byTheBroker = "consumer"
+
+// Allows the protocol of KIP-848, which franz-go does not use by itself.
+const optIn = "opt_in_kafka_next_gen_balancer_beta"
 
 // Partitions of the one topic, as words for a line of output.
 func words(partitions map[string][]int32) string {
@@ -57,6 +64,9 @@ func member(bootstrap, group, topic, strategy, instance string) error {
 	}
 	if instance != "" {
 		options = append(options, kgo.InstanceID(instance), kgo.SessionTimeout(staticTimeout), kgo.RebalanceTimeout(staticTimeout))
+	}
+	if strategy == byTheBroker {
+		options = append(options, kgo.WithContext(context.WithValue(context.Background(), optIn, true)))
 	}
 	client, err := newClient(bootstrap, options...)
 	if err != nil {

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.clients.members.orders import (
     BATCH,
+    BY_THE_BROKER,
     POLL_S,
     SETTINGS,
     Membership,
@@ -25,10 +26,11 @@ class Member:
         self.uncommitted = Uncommitted(self._commit)
         self.is_out = False
         """Whether the group continues without this member. librdkafka returns prefetched records until it notices."""
+        strategy = {} if who.strategy == BY_THE_BROKER else {"partition.assignment.strategy": who.strategy}
         self.consumer = Consumer(
             {
                 **who.settings(),
-                "partition.assignment.strategy": who.strategy,
+                **strategy,
                 # How often librdkafka asks for metadata; metadata.max.age.ms is how long it uses a response.
                 "topic.metadata.refresh.interval.ms": SETTINGS["metadata.max.age.ms"],
                 "log_level": 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,8 +13,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tests.clients.members.orders import SETTINGS, STATIC, Position
+from tests.clients.members.orders import BY_THE_BROKER, SETTINGS, STATIC, Position
 
 ROOT = Path(__file__).parents[3]
 JAVA_ASSIGNORS = {
@@ -28,15 +30,20 @@ PYTHON_KINDS = {
     "confluent": "tests.clients.members.confluent_member",
 }
 SHOWS_STACKS_S = 0.2
+NEWEST_KAFKA = "4.4.0"
+"""The newest release of Kafka's own clients."""
 
 
 @dataclass(slots=True)
 class Programs:
-    """The commands that start the members that are not Python."""
+    """The commands that start the members and copiers that are not Python."""
 
     java_tools: list[str]
     java: list[str]
     franz_go: Path
+    spring: list[str] = field(default_factory=list)
+    platformatic: list[str] = field(default_factory=list)
+    streams: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -65,8 +72,22 @@ class Member:
                 self._processed((int(partition), int(offset)))
             case [partition, offset] if partition.startswith("Partition:"):  # the console consumer's
                 self._processed((int(partition.partition(":")[2]), int(offset.partition(":")[2])))
+            case [word] if word.startswith("{"):  # VerifiableConsumer's
+                self._verified(json.loads(word))
             case _:
                 self.events.append(" ".join(words))
+
+    def _verified(self, line: dict[str, Any]) -> None:
+        match line["name"]:
+            case "records_consumed":
+                for read in line["partitions"]:
+                    for offset in range(read["minOffset"], read["maxOffset"] + 1):
+                        self._processed((read["partition"], offset))
+            case "offsets_committed" if not line["success"]:
+                self.events.append(f"commit-failed {line['error']}")
+            case "partitions_assigned" | "partitions_revoked" | "partitions_lost":
+                partitions = sorted(each["partition"] for each in line["partitions"])
+                self.events.append(" ".join([line["name"].removeprefix("partitions_"), *map(str, partitions)]))
 
     def _processed(self, position: Position) -> None:
         self.records.append(position)
@@ -129,7 +150,11 @@ class Crew:
                 text=True,
                 start_new_session=True,
                 cwd=ROOT,
-                env={**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+                env={
+                    **os.environ,
+                    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                    **({"KAFKA_VERSION": NEWEST_KAFKA} if kind == "verifiable" else {}),
+                },
             )
         member = Member(kind, process, self.heard)
         member.reader = threading.Thread(target=member._read, name=f"reader of {kind}")
@@ -142,6 +167,12 @@ class Crew:
         as_whom = ["--instance", instance] if instance else []
         if kind == "console":
             return self._console_consumer(instance)
+        if kind == "verifiable":
+            return self._verifiable_consumer(instance)
+        if kind == "spring":
+            return [*self.programs.spring, "odradek.Listener", *where, *as_whom]
+        if kind == "platformatic":
+            return [*self.programs.platformatic, *where, *as_whom]
         if kind == "java":
             return [*self.programs.java, "odradek.Member", *where, *as_whom]
         if kind == "franz-go":
@@ -165,6 +196,18 @@ class Crew:
         for name in ("print.partition=true", "print.offset=true", "print.value=false"):
             command += ["--property", name]
         return command
+
+    def _verifiable_consumer(self, instance: str | None) -> Sequence[str]:
+        """Kafka's own: it prints what it has read, then commits."""
+        command = [*self.programs.java_tools, "org.apache.kafka.tools.VerifiableConsumer"]
+        command += ["--bootstrap-server", self.bootstrap, "--group-id", self.group, "--topic", self.topic]
+        command += ["--reset-policy", "earliest"]
+        if self.strategy == BY_THE_BROKER:
+            command += ["--group-protocol", "consumer"]
+        else:
+            assignor = JAVA_ASSIGNORS[self.strategy]
+            command += ["--assignment-strategy", f"org.apache.kafka.clients.consumer.{assignor}"]
+        return [*command, *(["--group-instance-id", instance] if instance else [])]
 
     def end(self) -> None:
         for member in self.all:

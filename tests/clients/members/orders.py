@@ -28,6 +28,9 @@ SETTINGS = {
 """Under Kafka's names. Members that commit by themselves have `enable.auto.commit` too."""
 STATIC = {"session.timeout.ms": 30_000, "max.poll.interval.ms": 30_000}
 """What differs for static members: a JVM that is killed returns within the session, on a busy machine too."""
+BY_THE_BROKER = "consumer"
+"""The strategy of members that leave the assignment to the broker (KIP-848)."""
+SET_BY_THE_BROKER = ("session.timeout.ms", "heartbeat.interval.ms")
 POLL_S = 0.2
 BATCH = 100
 
@@ -37,7 +40,7 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Where a member joins, and its identity. `strategy`: range, roundrobin, sticky or cooperative-sticky."""
+    """Where a member joins, and its identity. `strategy`: range, roundrobin, sticky, cooperative-sticky or consumer."""
 
     bootstrap: str
     group: str
@@ -48,7 +51,11 @@ class Membership:
     def settings(self) -> dict[str, object]:
         """A client's settings under Kafka's names, without the strategy."""
         who = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "enable.auto.commit": False, **SETTINGS}
-        return who if self.instance is None else {**who, **STATIC, "group.instance.id": self.instance}
+        if self.instance is not None:
+            who |= {**STATIC, "group.instance.id": self.instance}
+        if self.strategy == BY_THE_BROKER:
+            return {name: who[name] for name in who if name not in SET_BY_THE_BROKER} | {"group.protocol": "consumer"}
+        return who
 
     def options(self) -> dict[str, object]:
         """`settings` under the names of the Python clients' arguments."""

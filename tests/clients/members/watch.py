@@ -92,6 +92,14 @@ class Watch:
         admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(20)
         self.partitions = partitions
 
+    def commit_the_start(self) -> None:
+        """Commits offset 0 of each partition. librdkafka 2.16 goes back to the earliest offset if the response to a
+        query for it is late: 0.5 s after it has come, even if the partition has been assigned again and read since.
+        """
+        start = [TopicPartition(self.topic, partition, 0) for partition in range(self.partitions)]
+        admin, request = self._admin(), ConsumerGroupTopicPartitions(self.group, start)
+        admin.alter_consumer_group_offsets([request])[self.group].result(30)
+
     def until_all_is_committed(self) -> None:
         ends = {partition: end for partition, end in self.ends().items() if end}
         until(self.committed, lambda committed: committed == ends, f"offsets {ends}")

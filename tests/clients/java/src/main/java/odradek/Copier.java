@@ -21,10 +21,11 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Copies a topic to another in transactions, until it is killed: COPIER BOOTSTRAP FROM TO GROUP TRANSACTIONAL_ID.
+ * Copies a topic to another in transactions, until it is killed:
+ * COPIER BOOTSTRAP FROM TO GROUP TRANSACTIONAL_ID [PROTOCOL].
  *
  * Each batch is consumed, transformed ("copy of " before the value), produced to the same partition and committed
- * together with its offsets. Prints "committed" after each transaction.
+ * together with its offsets. Prints "committed" after each transaction. PROTOCOL: of the group, classic or consumer.
  */
 public final class Copier {
     private final KafkaConsumer<String, String> consumer;
@@ -32,14 +33,18 @@ public final class Copier {
     private final String source;
     private final String target;
 
-    private Copier(String bootstrap, String source, String target, String group, String transactionalId) {
+    private Copier(
+            String bootstrap, String source, String target, String group, String transactionalId, String protocol) {
         this.source = source;
         this.target = target;
-        consumer = new KafkaConsumer<>(Map.of(
+        Map<String, Object> settings = new HashMap<>(Map.of(
             "bootstrap.servers", bootstrap, "group.id", group, "group.instance.id", transactionalId,
-            "session.timeout.ms", 15000, "enable.auto.commit", false, "auto.offset.reset", "earliest",
-            "isolation.level", "read_committed", "max.poll.records", 100, "reconnect.backoff.max.ms", 200L),
-            new StringDeserializer(), new StringDeserializer());
+            "group.protocol", protocol, "enable.auto.commit", false, "auto.offset.reset", "earliest",
+            "isolation.level", "read_committed", "max.poll.records", 100, "reconnect.backoff.max.ms", 200L));
+        if (protocol.equals("classic")) {
+            settings.put("session.timeout.ms", 15000);
+        }
+        consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
         producer = new KafkaProducer<>(Map.of(
             "bootstrap.servers", bootstrap, "transactional.id", transactionalId, "transaction.timeout.ms", 10_000,
             "linger.ms", 2, "reconnect.backoff.max.ms", 200L),
@@ -47,7 +52,7 @@ public final class Copier {
     }
 
     public static void main(String[] args) {
-        new Copier(args[0], args[1], args[2], args[3], args[4]).run();
+        new Copier(args[0], args[1], args[2], args[3], args[4], args.length > 5 ? args[5] : "classic").run();
     }
 
     private void run() {

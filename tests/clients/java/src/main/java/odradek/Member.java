@@ -20,7 +20,10 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.FencedInstanceIdException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
-/** A group member as in tests/clients/members: BOOTSTRAP GROUP TOPIC STRATEGY [--instance ID]. */
+/**
+ * A group member as in tests/clients/members: BOOTSTRAP GROUP TOPIC STRATEGY [--instance ID]. The strategy is "consumer"
+ * if the broker assigns the partitions (KIP-848).
+ */
 public final class Member implements ConsumerRebalanceListener {
     private static final Map<String, String> ASSIGNORS = Map.of(
         "range", "RangeAssignor", "roundrobin", "RoundRobinAssignor",
@@ -37,10 +40,15 @@ public final class Member implements ConsumerRebalanceListener {
             "heartbeat.interval.ms", 500, "max.poll.interval.ms", 7000, "max.poll.records", 100,
             "enable.auto.commit", false, "auto.offset.reset", "earliest"));
         settings.put("metadata.max.age.ms", 2000);
-        settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + ASSIGNORS.get(args[3]));
         if (args.length == 6) {
             settings.putAll(Map.of(
                 "group.instance.id", args[5], "session.timeout.ms", 30000, "max.poll.interval.ms", 30000));
+        }
+        if (args[3].equals("consumer")) {
+            settings.put("group.protocol", "consumer");
+            settings.keySet().removeAll(List.of("session.timeout.ms", "heartbeat.interval.ms"));
+        } else {
+            settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + ASSIGNORS.get(args[3]));
         }
         consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.subscribe(List.of(args[2]), this);
