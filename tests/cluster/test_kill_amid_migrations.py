@@ -1,5 +1,7 @@
 """kill -9 of coordinators, leaders and the controller of three brokers amid groups that change their protocol and
 transactions of version 2.
+
+No log is cleaned: each broker would keep tombstones until another time, and the replicas are compared byte by byte.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import pytest
 from tests.cluster.agreement import assert_replicas_agree
 from tests.cluster.cluster import TRANSACTION, Cluster, Start
 from tests.cluster.conftest import ON_ZOOKEEPER
-from tests.scenarios.newer_load import GROUP, PARTITIONS, SETTINGS, TOPIC, newer_load
+from tests.scenarios.migrants import SETTINGS
+from tests.scenarios.newer_load import GROUP, PARTITIONS, TOPIC, newer_load
 from tests.soak import rounds
 
 KILLS = rounds(4, in_soak=100)
