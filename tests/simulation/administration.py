@@ -31,6 +31,8 @@ PAUSE_S = (0.8, 3.0)
 AT_A_FAULT = 0.6
 """How often a pause ends when a fault comes."""
 MOST_KEPT = 2
+GROUPS_SETTLE_S = 12.0
+"""Within this time groups have new targets when their members change no more: expressions are resolved every 10 s."""
 ATTEMPTS = 20
 LOOK_S = 0.5
 LOOKS = 10
@@ -82,12 +84,15 @@ class TopicKeeper(Administrator):
         super().__init__(office)
         self._admin = TopicAdmin(self._cluster, self._history, name=self._name)
         self._brokers = brokers
-        self._kept = 0
+        self._kept: dict[str, int] = {}
+        """The topics that stay, with their largest number of partitions."""
         self._doubtful: dict[str, None] = {}
         """The topics whose deletion was not confirmed."""
 
     async def run(self) -> None:
-        """Does so until the end. Then it deletes those that it could not delete."""
+        """Does so until the end. Then it deletes those that it could not delete, and those that stay grow once more:
+        groups that are subscribed to them must see it, although their members change nothing any more.
+        """
         for number in count(1):
             if self.is_ending:
                 break
@@ -97,6 +102,9 @@ class TopicKeeper(Administrator):
                     break
         for topic in self._doubtful:
             await self._delete(topic)
+        await asyncio.sleep(GROUPS_SETTLE_S)
+        for topic, partitions in self._kept.items():
+            await self._admin.extend(topic, partitions + 1)
 
     async def _live(self, topic: str) -> bool:
         """One life of a topic. Returns whether it may live again: nothing is in doubt."""
@@ -108,10 +116,12 @@ class TopicKeeper(Administrator):
         if created is Outcome.FAILED:
             return False
         if source.random() < 0.6:
-            await admin.extend(topic, partitions + 1)
+            partitions += 1
+            await admin.extend(topic, partitions)
             await self._pause()
-        if created is Outcome.OK and self._kept < MOST_KEPT and replicas > 1 and source.random() < 0.2:
-            self._kept += 1
+        may_stay = created is Outcome.OK and len(self._kept) < MOST_KEPT and replicas > 1
+        if may_stay and (source.random() < 0.2 or not self._kept):
+            self._kept[topic] = partitions
             return False
         self._doubtful[topic] = None
         if source.random() < 0.4:

@@ -119,7 +119,7 @@ FOUND_FROM = {
     "the last member leads a loaded group": 1,
     "a static member is replaced in memory alone": 1,
     "a replaced static member may commit": 1,
-    "a static member that is away owns nothing": 1,
+    "a static member that is away owns nothing": 4,
     "a member need not give up what it loses": 1,
     "a member may keep for ever what it loses": 1,
     "members without heartbeats stay": 1,
