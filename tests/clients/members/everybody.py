@@ -20,9 +20,10 @@ TOPIC, PARTITIONS, PER_SECOND = "numbers", 12, 300
 MEMBERS = ("java", "verifiable", "spring", "confluent", "franz-go", "platformatic")
 STRATEGIES = {"classic": "range", "consumer": BY_THE_BROKER}
 """By protocol."""
-REPEATING = {"classic": ("franz-go", "platformatic"), "consumer": ()}
-"""Clients that give their partitions up if a classic group's coordinator does not answer, though the group keeps them.
-They join again and read from the last commit: what they could not commit, and platformatic what it had prefetched.
+REPEATING = {"classic": ("franz-go", "platformatic"), "consumer": ("platformatic",)}
+"""If a classic group's coordinator does not answer, franz-go gives its partitions up, though the group keeps them, and
+joins again: it reads once more what it could not commit. After an error platformatic goes back to the last commit, and
+gives what it had prefetched besides.
 """
 COPIERS = ("java", "confluent", "streams")
 GROUPS = (*STRATEGIES, *COPIERS)
