@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from odradek.protocol.batch_contents import inflate, inflated_pieces
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
@@ -18,6 +20,7 @@ COMPRESSED_ANEW: Final = 8
 """Weight of a batch that the leader recompresses, relative to other batches."""
 
 
+@mypyc_attr(native_class=False)
 class TooMuchForOneTurn(Exception):
     """The batch must be checked piece by piece. It is unchanged."""
 

@@ -30,6 +30,7 @@ from enum import IntEnum
 from typing import Final
 
 from crc32c import crc32c
+from mypy_extensions import mypyc_attr
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
@@ -82,6 +83,7 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
+@mypyc_attr(native_class=False)
 class CorruptBatch(ProtocolError):
     """The bytes are not a record batch, or were changed after they were written: CORRUPT_MESSAGE."""
 
@@ -89,6 +91,7 @@ class CorruptBatch(ProtocolError):
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
+@mypyc_attr(native_class=False)
 class UnsupportedMessageFormat(ProtocolError):
     """A message set of format 0 or 1, which is neither stored nor converted: UNSUPPORTED_FOR_MESSAGE_FORMAT."""
 

@@ -7,6 +7,8 @@ invalid ones.
 from collections.abc import Sequence
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from odradek.protocol.batch_header import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, BatchHeader, TimestampType
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record_walk import RefusedRecords
@@ -17,6 +19,7 @@ MAX_INT64: Final = (1 << 63) - 1
 MOST_RECORD_ERRORS = 1000
 
 
+@mypyc_attr(native_class=False)
 class InvalidRecord(ProtocolError):
     """Records that a leader refuses: INVALID_RECORD, or INVALID_TIMESTAMP.
 
@@ -34,6 +37,7 @@ class InvalidRecord(ProtocolError):
         self.record_errors = list(record_errors)
 
 
+@mypyc_attr(native_class=False)
 class UnfitRecords(InvalidRecord):
     """The records are not exactly one batch of the current format, which every topic refuses."""
 

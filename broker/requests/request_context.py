@@ -28,6 +28,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from mypy_extensions import mypyc_attr
+
 from odradek.broker.requests.endpoint import Endpoint, java_host
 from odradek.storage.file_slice import SLICE_BYTES, FileSlice
 from odradek.storage.files import Buffer
@@ -58,6 +60,7 @@ def in_memory(parts: list[Part], size: int) -> list[Buffer] | None:
     return cast("list[Buffer]", parts)
 
 
+@mypyc_attr(native_class=False)
 class CloseConnection(Exception):
     """Ends the connection. The reason (a short phrase) and the details are logged in one line."""
 

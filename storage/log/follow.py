@@ -19,6 +19,8 @@
 
 from __future__ import annotations
 
+from mypy_extensions import mypyc_attr
+
 from odradek.protocol.batch_header import LOG_OVERHEAD, BatchHeader, CorruptBatch, check_crc, iter_batches
 from odradek.protocol.control_records import Marker
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -35,6 +37,7 @@ from odradek.storage.segment.transaction_index import AbortedTransaction
 MAX_OFFSET = 0x7FFFFFFFFFFFFFFE
 
 
+@mypyc_attr(native_class=False)
 class UnexpectedAppendOffset(ProtocolError):
     """The first batch, from `first_offset` to `last_offset`, begins below the log's end."""
 

@@ -250,7 +250,8 @@ def test_a_crowd_that_joins_at_once_and_half_of_which_dies_is_served_in_short_tu
     everybody, survivors = range(MEMBERS), range(0, MEMBERS, 2)
     _beat_until_all_is_assigned(crowd, everybody, partitions)
     group = group_of(broker, "crowd")
-    assert group.size == MEMBERS
+    while group.size < MEMBERS:  # on a busy machine sessions end before all have joined
+        crowd.beat(everybody)
     give_up = time.monotonic() + 20 * SESSION_MS / 1000
     while group.size > len(survivors):
         assert time.monotonic() < give_up, group

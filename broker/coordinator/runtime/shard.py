@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from mypy_extensions import mypyc_attr
+
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
@@ -41,6 +43,7 @@ class Shard(Protocol):
         """Leadership is lost or the broker stops: answers parked requests with NOT_COORDINATOR and cancels timers."""
 
 
+@mypyc_attr(native_class=False)
 class AppendFailed(ProtocolError):
     """The append of a decision's records failed. `code` is the error for the client, `cause` the log's error.
     `is_written`: the records are in this leader's log all the same, and may be replicated later.

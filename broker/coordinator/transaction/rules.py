@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from odradek.broker.coordinator.transaction.transaction import (
     EPOCH_PER_TRANSACTION,
     LARGEST_EPOCH,
@@ -36,6 +38,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 
 
+@mypyc_attr(native_class=False)
 class ProducerIdNeeded(Exception):
     """The rule needs a new producer id. Call it again with one."""
 
