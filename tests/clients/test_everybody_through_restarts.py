@@ -16,7 +16,7 @@ from tests.spawned_broker import SpawnedBroker
 ENDS: tuple[Callable[[SpawnedBroker], object], ...] = (SpawnedBroker.kill, SpawnedBroker.terminate)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_everybody_goes_on_where_they_were_when_their_broker_has_died(
     brokers: Callable[[], SpawnedBroker], everybodys_programs: Programs, tmp_path: Path
 ) -> None:

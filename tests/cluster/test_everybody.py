@@ -31,7 +31,7 @@ def group_of(cluster: Cluster, name: str, lost: int) -> str:
     return next(each for each in names if (cluster.until_coordinator(each) == lost) is (name != KEPT))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_everybody_goes_on_where_they_were_when_a_coordinator_is_lost(
     cluster: Cluster, everybodys_programs: Programs, tmp_path: Path
 ) -> None:
