@@ -90,8 +90,7 @@ class ClusterTopics(ClusterWaits):
         """Makes a running broker the coordinator of a group or of a transactional id, and of all whose ids are in the
         same partition of the internal topic, which it leads then. Raises ValueError, ProtocolError, NotReached.
 
-        A consumer of librdkafka that has subscribed and is not polled meanwhile gets nothing for some 30 seconds after
-        a move (its issue 5586): poll it while the coordinator moves.
+        A consumer of librdkafka may lose its session by committing right after a move: docs/testing/faults.md.
         """
         if group is not None and transactional_id is None:
             kind, key, topic = CoordinatorType.GROUP, group, GROUP_TOPIC
