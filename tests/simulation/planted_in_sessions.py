@@ -52,7 +52,7 @@ def _count_children_version(replace: Replace) -> None:
 
 
 def _miss_settings(replace: Replace) -> None:
-    replace(StoreFollower, "_changed", lambda self, event: None)
+    replace(StoreFollower, "changed", lambda self, event: None)
 
 
 def _forget_missed_settings(replace: Replace) -> None:
