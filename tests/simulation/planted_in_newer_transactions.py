@@ -26,6 +26,7 @@ def _keep_the_epoch(replace: Replace) -> None:
 
 def _any_epoch(replace: Replace) -> None:
     replace(ProducerState, "_check_epoch", staticmethod(lambda header, known_epoch: None))
+    replace(ProducerState, "knows_newer_epoch", lambda self, producer_id, producer_epoch: False)
 
 
 def _end_once(replace: Replace) -> None:

@@ -125,7 +125,7 @@ def _anybody_ends(replace: Replace) -> None:
     def end_for_anybody(
         transaction: Transaction | None, producer: ProducerIdAndEpoch, *how: Any
     ) -> Transit | rules.Retried:
-        if transaction is not None:
+        if transaction is not None and transaction.state == ONGOING:
             producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         return end(transaction, producer, *how)
 

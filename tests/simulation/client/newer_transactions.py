@@ -56,6 +56,10 @@ class NewerProducer(TransactionalProducer):
         is_next = after == (before[0], before[1] + 1) or (after[0] != before[0] and after[1] == 0)
         if not is_next:
             text = f"the end of a transaction of {self.transactional_id} has not raised the epoch {before}: {after}"
+            if after > before:
+                text = (
+                    f"the end of a transaction of {self.transactional_id} has skipped an epoch after {before}: {after}"
+                )
             self.history.note(Misstep(process=self.name, finding=Finding(RAISED, text)))
         self._end(self.state.identify(*after))
 
