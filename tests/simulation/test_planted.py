@@ -34,7 +34,7 @@ FOUND_FROM = {
     "a smaller ISR counts before the controller has it": 3,
     "acknowledge after the leadership is lost": 2,
     "no epoch check in Fetch": 1,
-    "no epoch check in LeaderAndIsr": 5,
+    "no epoch check in LeaderAndIsr": 12,
     "LeaderAndIsr is applied out of order": 4,
     "no epoch check in the store": 6,
     "one's own change is taken for another's": 1,
