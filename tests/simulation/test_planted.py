@@ -282,11 +282,16 @@ def faults_for(bug: str) -> list[str]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", FOUND_FROM)
 def test_a_planted_bug_is_found(name: str) -> None:
-    first = FOUND_FROM[name]
-    ended = run("--bug", name, "--seeds", f"{first}-{first + FURTHER_SEEDS}", *faults_for(name))
-    assert ended.returncode == 1, ended.stderr[-2000:]
-    assert "raised at" not in ended.stdout, "the invariants should find it, not a crash"
-    assert re.search(f"^    [a-z ]+: .*({FOUND_BY.get(name, '')})", ended.stdout, re.MULTILINE), ended.stdout[-2000:]
+    """By its own invariant: in other seeds another one may break first."""
+    first, outputs = FOUND_FROM[name], []
+    for seed in range(first, first + FURTHER_SEEDS + 1):
+        ended = run("--bug", name, "--seeds", f"{seed}-{seed}", *faults_for(name))
+        assert ended.returncode in (0, 1), ended.stderr[-2000:]
+        assert "raised at" not in ended.stdout, "the invariants should find it, not a crash"
+        if re.search(f"^    [a-z ]+: .*({FOUND_BY.get(name, '')})", ended.stdout, re.MULTILINE):
+            return
+        outputs.append(ended.stdout[:500] if ended.returncode else "passes")
+    pytest.fail("\n".join(outputs))
 
 
 @pytest.mark.long

@@ -156,7 +156,7 @@ def _spec_steps(
         subscribed = subscriptions.get(subscription)
         if subscribed is None:
             names = topics_of(member, resolved)
-            for name in names - ids.keys():
+            for name in sorted(names - ids.keys()):
                 topic_id = topics.topic_id(name)
                 count = None if topic_id is None else topics.partition_count(topic_id)
                 ids[name] = topic_id if count else None
