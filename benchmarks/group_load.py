@@ -84,8 +84,11 @@ class Crowd:
         self.pause_s = self._long_s
 
     async def _live(self, member: GroupMember, part: float) -> None:
-        """The first pause is a fraction, so that the heartbeats are spread."""
         await member.join()
+        await self._stay(member, part)
+
+    async def _stay(self, member: GroupMember, part: float = 1.0) -> None:
+        """The first pause is a part of the others, so that the heartbeats are spread."""
         while not self._leaving.is_set():
             self._look_at(member)
             await asyncio.sleep(self.pause_s * part)
@@ -122,11 +125,6 @@ class Crowd:
         took_ms = (time.perf_counter() - begin) * 1000
         self._lives[newcomer] = asyncio.create_task(self._stay(newcomer))
         return took_ms
-
-    async def _stay(self, member: GroupMember) -> None:
-        while not self._leaving.is_set():
-            await asyncio.sleep(self.pause_s)
-            await member.heartbeat()
 
     async def end(self) -> None:
         """Waits for the last heartbeats. Raises the exception of a member that failed."""
