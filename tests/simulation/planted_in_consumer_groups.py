@@ -12,14 +12,19 @@ from odradek.broker.coordinator.group.consumer import heartbeat, reconciliation,
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember
 from odradek.broker.coordinator.group.consumer.partition_owners import PartitionOwners
-from odradek.broker.coordinator.group.consumer.records import MEMBER, REGEX, TARGET, read_target
+from odradek.broker.coordinator.group.consumer.records import (
+    MEMBER,
+    REGEX,
+    TARGET,
+    message_of,
+    names_of,
+    target_in,
+)
 from odradek.broker.coordinator.group.consumer.requests import ConsumerRequests
 from odradek.broker.coordinator.group.consumer.timers import ConsumerTimers
 from odradek.broker.coordinator.group.conversion import Conversions
 from odradek.broker.coordinator.group.group import Committer
 from odradek.broker.coordinator.group.shard import GroupShard
-from odradek.broker.coordinator.runtime.record import decode_key
-from odradek.protocol.messages.consumer_group_records import ConsumerGroupTargetAssignmentMemberKey
 from tests.simulation.planted_in_sessions import Replace
 
 
@@ -94,9 +99,9 @@ def _targets_in_memory(replace: Replace) -> None:
         known = self._groups.get(group.group_id)
         for record in targets if is_done else ():
             assert isinstance(known, ConsumerGroup)
-            member_id = decode_key(ConsumerGroupTargetAssignmentMemberKey, record.key).member_id
+            _, member_id = names_of(record)
             if known.member(member_id) is not None:
-                known.set_target(member_id, read_target(record.value))
+                known.set_target(member_id, target_in(message_of(record)))
         return is_done
 
     replace(ConsumerRequests, "_carry_out", carry_out_the_rest)

@@ -11,7 +11,6 @@ Source: Kafka's GroupCoordinatorShard, GroupMetadataManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -73,13 +72,11 @@ class GroupShard:
             ),
         )
         self._is_live = False
+        consumers = ConsumerReplay(self._consumer_group, self._remove_consumer)
         self._replays: Mapping[int, Callable[..., None]] = {
             **dict.fromkeys(OFFSET_COMMITS, self.offsets.replay),
             GROUP_METADATA: self._replay_classic,
-            **{
-                kind: partial(self._replay_consumer, apply)
-                for kind, apply in ConsumerReplay(self._consumer_group, self._remove_consumer).by_type.items()
-            },
+            **dict.fromkeys(consumers.types, consumers.replay),
         }
         """How the records are replayed, by their type."""
 
@@ -161,9 +158,6 @@ class GroupShard:
             del self.groups[group_id]
         elif group.is_empty:
             self._bury(group, "deleted")
-
-    def _replay_consumer(self, apply: Callable[[CoordinatorRecord], None], record: CoordinatorRecord, **_: int) -> None:
-        apply(record)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
         self.offsets.replay_end_transaction(producer_id, producer_epoch, committed)

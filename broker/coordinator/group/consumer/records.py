@@ -1,4 +1,4 @@
-"""Encodes the records of consumer groups in `__consumer_offsets`, and decodes their values. (KIP-848)
+"""Encodes the records of consumer groups in `__consumer_offsets`, and decodes them. (KIP-848)
 
 | type | key           | value                                                       |
 |------|---------------|-------------------------------------------------------------|
@@ -17,8 +17,9 @@ Source: Kafka's GroupCoordinatorRecordHelpers, Assignment, ConsumerGroupMember (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from struct import pack
+from typing import Any
 
 from odradek.broker.coordinator.group.consumer.member import (
     JOINING,
@@ -31,7 +32,13 @@ from odradek.broker.coordinator.group.consumer.member import (
 )
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex
-from odradek.broker.coordinator.runtime.record import CoordinatorRecord, decode_value, encode_key, encode_value
+from odradek.broker.coordinator.runtime.record import (
+    CoordinatorRecord,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
 from odradek.protocol.messages.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -57,61 +64,102 @@ TARGET = 7
 ASSIGNMENT = 8
 REGEX = 16
 VERSION = 0
-M = TypeVar("M", bound=Message)
 _Epochs = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
+
+
+class MadeRecord(CoordinatorRecord):
+    """A record of this broker, with what it was encoded from: the replay that follows its append decodes nothing.
+
+    `names`: of the key, as `names_of` returns them.
+    """
+
+    kind = 0
+    names = "", ""
+    message: Message | None = None
+
+
+def _made(kind: int, key: bytes, names: tuple[str, str], message: Message | None) -> MadeRecord:
+    record = MadeRecord(key, None if message is None else encode_value(message, VERSION))
+    record.kind, record.names, record.message = kind, names, message
+    return record
 
 
 # --- keys ---------------------------------------------------------------------------------------------------------
 
+_OF_GROUPS: Mapping[int, Any] = {
+    GROUP_EPOCH: ConsumerGroupMetadataKey,
+    PARTITION_METADATA: ConsumerGroupPartitionMetadataKey,
+    TARGET_EPOCH: ConsumerGroupTargetAssignmentMetadataKey,
+}
+_OF_MEMBERS: Mapping[int, Any] = {
+    MEMBER: ConsumerGroupMemberMetadataKey,
+    TARGET: ConsumerGroupTargetAssignmentMemberKey,
+    ASSIGNMENT: ConsumerGroupCurrentMemberAssignmentKey,
+}
+_TYPES = {kind: pack(">h", kind) for kind in _OF_MEMBERS}
+
+
+def names_of(record: CoordinatorRecord) -> tuple[str, str]:
+    """Returns the group and the member or regular expression ("": none) that the key of a record names.
+
+    Raises MalformedMessage. The record is of one of the types of this file.
+    """
+    if isinstance(record, MadeRecord):
+        return record.names
+    kind = record.kind
+    if kind == REGEX:
+        of_regex = decode_key(ConsumerGroupRegularExpressionKey, record.key)
+        return of_regex.group_id, of_regex.regular_expression
+    if kind in _OF_MEMBERS:
+        of_member = decode_key(_OF_MEMBERS[kind], record.key)
+        return of_member.group_id, of_member.member_id
+    of_group = decode_key(_OF_GROUPS[kind], record.key)
+    return of_group.group_id, ""
+
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Returns the records that remove a member."""
-    return [
-        _tombstone(_assignment_key(group_id, member_id)),
-        _tombstone(_target_key(group_id, member_id)),
-        _tombstone(_member_key(group_id, member_id)),
-    ]
+    """Returns the records that remove a member. Their keys differ in their types alone."""
+    names = group_id, member_id
+    named = _member_key(MEMBER, group_id, member_id)[2:]
+    return [_made(kind, _TYPES[kind] + named, names, None) for kind in (ASSIGNMENT, TARGET, MEMBER)]
 
 
 def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
-    return _tombstone(_regex_key(group_id, regex))
+    return _regex_record(group_id, regex, None)
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    return _tombstone(encode_key(ConsumerGroupPartitionMetadataKey(group_id=group_id), PARTITION_METADATA))
+    return _group_record(PARTITION_METADATA, group_id, None)
 
 
 def tombstones_of_group(group_id: str, members: Sequence[str], regexes: Iterable[str]) -> list[CoordinatorRecord]:
     """Returns the records that delete a group with its members and resolved regular expressions."""
     return [
-        *(_tombstone(_assignment_key(group_id, each)) for each in members),
-        *(_tombstone(_target_key(group_id, each)) for each in members),
-        _tombstone(encode_key(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), TARGET_EPOCH)),
-        *(_tombstone(_member_key(group_id, each)) for each in members),
+        *(_member_record(ASSIGNMENT, group_id, each, None) for each in members),
+        *(_member_record(TARGET, group_id, each, None) for each in members),
+        _group_record(TARGET_EPOCH, group_id, None),
+        *(_member_record(MEMBER, group_id, each, None) for each in members),
         *(regex_tombstone(group_id, each) for each in regexes),
         partition_metadata_tombstone(group_id),
-        _tombstone(encode_key(ConsumerGroupMetadataKey(group_id=group_id), GROUP_EPOCH)),
+        _group_record(GROUP_EPOCH, group_id, None),
     ]
 
 
-def _tombstone(key: bytes) -> CoordinatorRecord:
-    return CoordinatorRecord(key, None)
+def _group_record(kind: int, group_id: str, message: Message | None) -> CoordinatorRecord:
+    return _made(kind, encode_key(_OF_GROUPS[kind](group_id=group_id), kind), (group_id, ""), message)
 
 
-def _member_key(group_id: str, member_id: str) -> bytes:
-    return encode_key(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), MEMBER)
+def _member_record(kind: int, group_id: str, member_id: str, message: Message | None) -> CoordinatorRecord:
+    return _made(kind, _member_key(kind, group_id, member_id), (group_id, member_id), message)
 
 
-def _target_key(group_id: str, member_id: str) -> bytes:
-    return encode_key(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), TARGET)
+def _member_key(kind: int, group_id: str, member_id: str) -> bytes:
+    return encode_key(_OF_MEMBERS[kind](group_id=group_id, member_id=member_id), kind)
 
 
-def _assignment_key(group_id: str, member_id: str) -> bytes:
-    return encode_key(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), ASSIGNMENT)
-
-
-def _regex_key(group_id: str, regex: str) -> bytes:
-    return encode_key(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), REGEX)
+def _regex_record(group_id: str, regex: str, message: Message | None) -> CoordinatorRecord:
+    key = encode_key(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), REGEX)
+    return _made(REGEX, key, (group_id, regex), message)
 
 
 # --- values -------------------------------------------------------------------------------------------------------
@@ -119,13 +167,13 @@ def _regex_key(group_id: str, regex: str) -> bytes:
 
 def group_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return _record(encode_key(ConsumerGroupMetadataKey(group_id=group_id), GROUP_EPOCH), value)
+    return _group_record(GROUP_EPOCH, group_id, value)
 
 
 def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
     """`timestamp_ms`: when the target was computed; UNKNOWN_TIME lets the next one follow without delay."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
-    return _record(encode_key(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), TARGET_EPOCH), value)
+    return _group_record(TARGET_EPOCH, group_id, value)
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
@@ -141,7 +189,7 @@ def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
         server_assignor=member.server_assignor,
         classic_member_metadata=None if classic is None else _classic_value(classic),
     )
-    return _record(_member_key(group_id, member.member_id), value)
+    return _member_record(MEMBER, group_id, member.member_id, value)
 
 
 def _classic_value(classic: ClassicMemberMetadata) -> ConsumerGroupMemberMetadataValue.ClassicMemberMetadata:
@@ -160,7 +208,7 @@ def target_record(group_id: str, member_id: str, target: Partitions) -> Coordina
         for topic_id, partitions in target.items()
     ]
     value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
-    return _record(_target_key(group_id, member_id), value)
+    return _member_record(TARGET, group_id, member_id, value)
 
 
 def assignment_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
@@ -171,7 +219,7 @@ def assignment_record(group_id: str, member: ConsumerMember) -> CoordinatorRecor
         assigned_partitions=_with_epochs(member.assigned),
         partitions_pending_revocation=_with_epochs(member.revoking),
     )
-    return _record(_assignment_key(group_id, member.member_id), value)
+    return _member_record(ASSIGNMENT, group_id, member.member_id, value)
 
 
 def _with_epochs(owned: Owned) -> list[_Epochs]:
@@ -185,45 +233,46 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Coordina
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
     )
-    return _record(_regex_key(group_id, regex), value)
+    return _regex_record(group_id, regex, value)
 
 
-def _record(key: bytes, value: Message) -> CoordinatorRecord:
-    return CoordinatorRecord(key, encode_value(value, VERSION))
+# --- what the values say ------------------------------------------------------------------------------------------
+
+_VALUES: Mapping[int, type[Message]] = {
+    GROUP_EPOCH: ConsumerGroupMetadataValue,
+    MEMBER: ConsumerGroupMemberMetadataValue,
+    TARGET_EPOCH: ConsumerGroupTargetAssignmentMetadataValue,
+    TARGET: ConsumerGroupTargetAssignmentMemberValue,
+    ASSIGNMENT: ConsumerGroupCurrentMemberAssignmentValue,
+    REGEX: ConsumerGroupRegularExpressionValue,
+}
 
 
-# --- decoding. All functions raise MalformedMessage. --------------------------------------------------------------
+def message_of(record: CoordinatorRecord) -> Any:
+    """Returns the value of a record, None for a tombstone. Raises MalformedMessage.
+
+    Nobody reads a value of the type PARTITION_METADATA: True stands for one.
+    """
+    if isinstance(record, MadeRecord):
+        return record.message
+    if record.value is None:
+        return None
+    value_class = _VALUES.get(record.kind)
+    return value_class is None or decode_value(value_class, record.value)[1]
 
 
-def _read(cls: type[M], value: bytes) -> M:
-    return decode_value(cls, value)[1]
-
-
-def read_group_epoch(value: bytes) -> tuple[int, int]:
-    """Returns (epoch, metadata hash)."""
-    read = _read(ConsumerGroupMetadataValue, value)
-    return read.epoch, read.metadata_hash
-
-
-def read_target_epoch(value: bytes) -> tuple[int, int]:
-    """Returns (epoch, timestamp in ms since 1970)."""
-    read = _read(ConsumerGroupTargetAssignmentMetadataValue, value)
-    return read.assignment_epoch, read.assignment_timestamp
-
-
-def read_member(member: ConsumerMember, value: bytes) -> ConsumerMember:
+def with_metadata(member: ConsumerMember, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
     """Returns the member with what its record of type MEMBER says."""
-    read = _read(ConsumerGroupMemberMetadataValue, value)
-    classic = read.classic_member_metadata
+    classic = value.classic_member_metadata
     return member._replace(
-        instance_id=read.instance_id,
-        rack_id=read.rack_id,
-        client_id=read.client_id,
-        client_host=read.client_host,
-        rebalance_timeout_ms=read.rebalance_timeout_ms,
-        server_assignor=read.server_assignor,
-        subscribed_topics=frozenset(read.subscribed_topic_names),
-        subscribed_regex=read.subscribed_topic_regex or "",
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        server_assignor=value.server_assignor,
+        subscribed_topics=frozenset(value.subscribed_topic_names),
+        subscribed_regex=value.subscribed_topic_regex or "",
         classic=None
         if classic is None
         else ClassicMemberMetadata(
@@ -232,22 +281,20 @@ def read_member(member: ConsumerMember, value: bytes) -> ConsumerMember:
     )
 
 
-def read_target(value: bytes) -> Partitions:
-    read = _read(ConsumerGroupTargetAssignmentMemberValue, value)
-    return {each.topic_id: frozenset(each.partitions) for each in read.topic_partitions if each.partitions}
+def target_in(value: ConsumerGroupTargetAssignmentMemberValue) -> Partitions:
+    return {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions if each.partitions}
 
 
-def read_assignment(member: ConsumerMember, value: bytes | None) -> ConsumerMember:
+def with_assignment(member: ConsumerMember, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> ConsumerMember:
     """Returns the member with what its record of type ASSIGNMENT says. A tombstone (None): it owns nothing any more."""
     if value is None:
         return member._replace(epoch=LEAVING, previous_epoch=LEAVING, assigned=NOTHING_OWNED, revoking=NOTHING_OWNED)
-    read = _read(ConsumerGroupCurrentMemberAssignmentValue, value)
     return member._replace(
-        epoch=read.member_epoch,
-        previous_epoch=read.previous_member_epoch,
-        state=MemberState.of(read.state),
-        assigned=_owned(read.assigned_partitions, read.member_epoch),
-        revoking=_owned(read.partitions_pending_revocation, read.member_epoch),
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=MemberState.of(value.state),
+        assigned=_owned(value.assigned_partitions, value.member_epoch),
+        revoking=_owned(value.partitions_pending_revocation, value.member_epoch),
     )
 
 
@@ -264,6 +311,5 @@ def _owned(topics: Iterable[_Epochs], member_epoch: int) -> Owned:
     return owned
 
 
-def read_regex(value: bytes) -> ResolvedRegex:
-    read = _read(ConsumerGroupRegularExpressionValue, value)
-    return ResolvedRegex(frozenset(read.topics), read.version, read.timestamp)
+def resolved_in(value: ConsumerGroupRegularExpressionValue) -> ResolvedRegex:
+    return ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)

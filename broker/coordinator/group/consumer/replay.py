@@ -10,7 +10,7 @@ Source: Kafka's GroupMetadataManager (replay).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
 from odradek.broker.coordinator.group.consumer.group import NO_TARGET, UNKNOWN_TIME, ConsumerGroup
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember
@@ -22,26 +22,15 @@ from odradek.broker.coordinator.group.consumer.records import (
     REGEX,
     TARGET,
     TARGET_EPOCH,
-    read_assignment,
-    read_group_epoch,
-    read_member,
-    read_regex,
-    read_target,
-    read_target_epoch,
+    message_of,
+    names_of,
+    resolved_in,
+    target_in,
+    with_assignment,
+    with_metadata,
 )
-from odradek.broker.coordinator.runtime.record import CoordinatorRecord, decode_key
-from odradek.protocol.messages.consumer_group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
-from odradek.protocol.schema import Message
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 
-M = TypeVar("M", bound=Message)
 GroupOf = Callable[[str, bool], ConsumerGroup | None]
 """group_of(group_id, may_create) returns the consumer group, or None if there is none and it must not be created."""
 
@@ -52,74 +41,55 @@ class ConsumerReplay:
     def __init__(self, group_of: GroupOf, remove: Callable[[ConsumerGroup], object]) -> None:
         self._group_of = group_of
         self._remove = remove
-        self.by_type: dict[int, Callable[[CoordinatorRecord], None]] = {
-            GROUP_EPOCH: self._replay_group_epoch,
-            PARTITION_METADATA: self._replay_partition_metadata,
-            MEMBER: self._replay_member,
-            TARGET_EPOCH: self._replay_target_epoch,
-            TARGET: self._replay_target,
-            ASSIGNMENT: self._replay_assignment,
-            REGEX: self._replay_regex,
+        self._by_type: dict[int, Callable[[ConsumerGroup, str, Any], object]] = {
+            GROUP_EPOCH: self._group_epoch,
+            PARTITION_METADATA: self._partition_metadata,
+            MEMBER: self._member,
+            TARGET_EPOCH: self._target_epoch,
+            TARGET: self._target,
+            ASSIGNMENT: self._assignment,
+            REGEX: self._regex,
         }
-        """How the records are applied, by their type. Each function raises MalformedMessage."""
+        """Applies a record of the type to its group: (group, member or regular expression, value or None)."""
+        self.types = self._by_type.keys()
 
-    def _found(self, group_id: str, record: CoordinatorRecord) -> ConsumerGroup | None:
-        return self._group_of(group_id, record.value is not None)
+    def replay(self, record: CoordinatorRecord, **_: int) -> None:
+        """Applies a record of one of the types. Raises MalformedMessage."""
+        group_id, name = names_of(record)
+        value = message_of(record)
+        group = self._group_of(group_id, value is not None)
+        if group is not None:
+            self._by_type[record.kind](group, name, value)
 
-    def _replay_group_epoch(self, record: CoordinatorRecord) -> None:
-        value = None if record.value is None else read_group_epoch(record.value)
-        group = self._found(decode_key(ConsumerGroupMetadataKey, record.key).group_id, record)
-        if group is None:
-            return
+    def _group_epoch(self, group: ConsumerGroup, _: str, value: Any) -> None:
         if value is None:
             self._remove(group)
         else:
-            group.set_epoch(*value)
+            group.set_epoch(value.epoch, value.metadata_hash)
 
-    def _replay_partition_metadata(self, record: CoordinatorRecord) -> None:
-        group = self._found(decode_key(ConsumerGroupPartitionMetadataKey, record.key).group_id, record)
-        if group is not None:
-            group.has_partition_metadata = record.value is not None
+    def _partition_metadata(self, group: ConsumerGroup, _: str, value: Any) -> None:
+        group.has_partition_metadata = value is not None
 
-    def _replay_member(self, record: CoordinatorRecord) -> None:
-        key = decode_key(ConsumerGroupMemberMetadataKey, record.key)
-        if record.value is None:
-            group = self._found(key.group_id, record)
-            if group is not None:
-                group.remove_member(key.member_id)
+    def _member(self, group: ConsumerGroup, member_id: str, value: Any) -> None:
+        if value is None:
+            group.remove_member(member_id)
             return
-        read = read_member(ConsumerMember(key.member_id), record.value)
-        group = self._found(key.group_id, record)
-        if group is not None:
-            old = group.member(key.member_id) or read
-            shared = read._replace(subscribed_topics=group.subscriptions.shared(read.subscribed_topics))
-            group.put_member(shared.with_progress_of(old))
+        read = with_metadata(group.member(member_id) or ConsumerMember(member_id), value)
+        group.put_member(read._replace(subscribed_topics=group.subscriptions.shared(read.subscribed_topics)))
 
-    def _replay_target_epoch(self, record: CoordinatorRecord) -> None:
-        value = (NO_TARGET, UNKNOWN_TIME) if record.value is None else read_target_epoch(record.value)
-        group = self._found(decode_key(ConsumerGroupTargetAssignmentMetadataKey, record.key).group_id, record)
-        if group is not None:
-            group.target_epoch, group.target_timestamp_ms = value
+    def _target_epoch(self, group: ConsumerGroup, _: str, value: Any) -> None:
+        if value is None:
+            group.target_epoch, group.target_timestamp_ms = NO_TARGET, UNKNOWN_TIME
+        else:
+            group.target_epoch, group.target_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
 
-    def _replay_target(self, record: CoordinatorRecord) -> None:
-        key = decode_key(ConsumerGroupTargetAssignmentMemberKey, record.key)
-        target = None if record.value is None else read_target(record.value)
-        group = self._found(key.group_id, record)
-        if group is not None:
-            group.set_target(key.member_id, target)
+    def _target(self, group: ConsumerGroup, member_id: str, value: Any) -> None:
+        group.set_target(member_id, None if value is None else target_in(value))
 
-    def _replay_assignment(self, record: CoordinatorRecord) -> None:
-        key = decode_key(ConsumerGroupCurrentMemberAssignmentKey, record.key)
-        read = read_assignment(ConsumerMember(key.member_id), record.value)
-        group = self._found(key.group_id, record)
-        old = None if group is None else group.member(key.member_id)
-        if group is None or (old is None and record.value is None):
-            return
-        group.put_member((old or read).with_progress_of(read))
+    def _assignment(self, group: ConsumerGroup, member_id: str, value: Any) -> None:
+        known = group.member(member_id)
+        if known is not None or value is not None:
+            group.put_member(with_assignment(known or ConsumerMember(member_id), value))
 
-    def _replay_regex(self, record: CoordinatorRecord) -> None:
-        key = decode_key(ConsumerGroupRegularExpressionKey, record.key)
-        resolved = None if record.value is None else read_regex(record.value)
-        group = self._found(key.group_id, record)
-        if group is not None:
-            group.subscriptions.resolve(key.regular_expression, resolved)
+    def _regex(self, group: ConsumerGroup, regex: str, value: Any) -> None:
+        group.subscriptions.resolve(regex, None if value is None else resolved_in(value))

@@ -97,7 +97,7 @@ class Table:
 
     def __init__(self) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
-        self.replay = ConsumerReplay(self._group_of, self._remove)
+        self._replay = ConsumerReplay(self._group_of, self._remove)
 
     def _group_of(self, group_id: str, may_create: bool) -> ConsumerGroup | None:
         if group_id not in self.groups and may_create:
@@ -108,7 +108,7 @@ class Table:
         del self.groups[group.group_id]
 
     def apply(self, record: CoordinatorRecord) -> None:
-        self.replay.by_type[record.kind](record)
+        self._replay.replay(record)
 
 
 class GroupAtWork:

@@ -9,25 +9,31 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.coordinator.group.consumer.member import ConsumerMember, Owned
+from odradek.broker.coordinator.group.consumer.member import ClassicMemberMetadata, ConsumerMember, Owned
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.records import (
+    ASSIGNMENT,
+    GROUP_EPOCH,
+    MEMBER,
+    REGEX,
+    TARGET,
+    TARGET_EPOCH,
     assignment_record,
     group_epoch_record,
     member_record,
     member_tombstones,
+    message_of,
+    names_of,
     partition_metadata_tombstone,
-    read_assignment,
-    read_group_epoch,
-    read_member,
-    read_regex,
-    read_target,
-    read_target_epoch,
     regex_record,
     regex_tombstone,
+    resolved_in,
     target_epoch_record,
+    target_in,
     target_record,
     tombstones_of_group,
+    with_assignment,
+    with_metadata,
 )
 from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
@@ -49,6 +55,11 @@ def knows_all(fields: dict[str, Any]) -> bool:
     return "_unknownTaggedFields" not in json.dumps(fields)
 
 
+def read(kind: int, value: bytes | None) -> Any:
+    """Returns the value of a record as it is loaded."""
+    return message_of(CoordinatorRecord(kind.to_bytes(2, "big"), value))
+
+
 def value_of(record: CoordinatorRecord) -> bytes:
     assert record.value is not None
     return record.value
@@ -56,7 +67,8 @@ def value_of(record: CoordinatorRecord) -> bytes:
 
 def test_a_group_s_epoch() -> None:
     for fields, data in vectors("ConsumerGroupMetadataValue"):
-        epoch, metadata_hash = read_group_epoch(data)
+        value = read(GROUP_EPOCH, data)
+        epoch, metadata_hash = value.epoch, value.metadata_hash
         assert (epoch, metadata_hash) == (fields["Epoch"], fields.get("MetadataHash", 0))
         if knows_all(fields):
             assert value_of(group_epoch_record("g", epoch, metadata_hash)) == data
@@ -64,7 +76,8 @@ def test_a_group_s_epoch() -> None:
 
 def test_the_epoch_of_a_target() -> None:
     for fields, data in vectors("ConsumerGroupTargetAssignmentMetadataValue"):
-        epoch, timestamp_ms = read_target_epoch(data)
+        value = read(TARGET_EPOCH, data)
+        epoch, timestamp_ms = value.assignment_epoch, value.assignment_timestamp
         assert (epoch, timestamp_ms) == (fields["AssignmentEpoch"], fields.get("AssignmentTimestamp", 0))
         if knows_all(fields):
             assert value_of(target_epoch_record("g", epoch, timestamp_ms)) == data
@@ -72,7 +85,7 @@ def test_the_epoch_of_a_target() -> None:
 
 def test_a_member() -> None:
     for fields, data in vectors("ConsumerGroupMemberMetadataValue"):
-        member = read_member(ConsumerMember("m"), data)
+        member = with_metadata(ConsumerMember("m"), read(MEMBER, data))
         assert member.instance_id == fields["InstanceId"]
         assert member.rack_id == fields["RackId"]
         assert (member.client_id, member.client_host) == (fields["ClientId"], fields["ClientHost"])
@@ -93,7 +106,7 @@ def test_a_member() -> None:
 
 def test_a_target() -> None:
     for fields, data in vectors("ConsumerGroupTargetAssignmentMemberValue"):
-        target = read_target(data)
+        target = target_in(read(TARGET, data))
         topics = fields["TopicPartitions"]
         assert target == {UUID(each["TopicId"]): set(each["Partitions"]) for each in topics if each["Partitions"]}
         if knows_all(fields) and all(
@@ -104,7 +117,7 @@ def test_a_target() -> None:
 
 def test_an_assignment() -> None:
     for fields, data in vectors("ConsumerGroupCurrentMemberAssignmentValue"):
-        member = read_assignment(ConsumerMember("m"), data)
+        member = with_assignment(ConsumerMember("m"), read(ASSIGNMENT, data))
         assert (member.epoch, member.previous_epoch) == (fields["MemberEpoch"], fields["PreviousMemberEpoch"])
         assert member.state is (MemberState(fields["State"]) if fields["State"] in (0, 1, 2) else MemberState.UNKNOWN)
         parts = fields["AssignedPartitions"], fields["PartitionsPendingRevocation"]
@@ -134,7 +147,7 @@ def is_ours(topic: dict[str, Any]) -> bool:
 
 def test_a_resolved_expression() -> None:
     for fields, data in vectors("ConsumerGroupRegularExpressionValue"):
-        resolved = read_regex(data)
+        resolved = resolved_in(read(REGEX, data))
         topics = fields["Topics"]
         assert resolved.topics == frozenset(topics)
         assert resolved.version == fields["Version"]
@@ -196,17 +209,48 @@ def test_partitions_without_epochs_are_assigned_since_the_member_s_epoch_at_the_
     record = assignment_record("g", ConsumerMember("m", epoch=member_epoch, assigned={A: {0: 3, 1: 3}}))
     stripped = value_of(record).replace(bytes.fromhex("010009030000000300000003"), b"\0")
     assert len(stripped) < len(value_of(record))
-    assert read_assignment(ConsumerMember("m"), stripped).assigned == {A: dict.fromkeys((0, 1), max(member_epoch, 0))}
+    member = with_assignment(ConsumerMember("m"), read(ASSIGNMENT, stripped))
+    assert member.assigned == {A: dict.fromkeys((0, 1), max(member_epoch, 0))}
 
 
 def test_bytes_that_are_no_value_are_refused() -> None:
     for data in (b"", b"\0", b"\0\0\0", b"\0\x09\0\0\0\1\0"):
-        for read in (read_group_epoch, read_target_epoch, read_target, read_regex):
+        for kind in (GROUP_EPOCH, TARGET_EPOCH, TARGET, REGEX, MEMBER, ASSIGNMENT):
             with pytest.raises(MalformedMessage):
-                read(data)
-        for read_of in (read_member, read_assignment):
-            with pytest.raises(MalformedMessage):
-                read_of(ConsumerMember("m"), data)
+                read(kind, data)
+
+
+def test_a_record_says_the_same_to_the_replay_after_its_append_as_to_a_later_one() -> None:
+    member = ConsumerMember(
+        "m",
+        instance_id="i",
+        client_id="c",
+        client_host="/::1",
+        subscribed_topics=frozenset("ba"),
+        subscribed_regex="t.*",
+        classic=ClassicMemberMetadata(45_000, (("range", b"\0\1"),)),
+        epoch=3,
+        state=MemberState.UNREVOKED_PARTITIONS,
+        assigned={A: {1: 2, 0: 3}},
+        revoking={B: {7: 1}},
+    )
+    written = [
+        group_epoch_record("g", 7, -5),
+        target_epoch_record("g", 7, 12),
+        target_record("g", "m", {A: frozenset((2, 1))}),
+        member_record("g", member),
+        assignment_record("g", member),
+        regex_record("g", "t.*", ResolvedRegex(frozenset("ba"), 1, 2)),
+        *tombstones_of_group("g", ["m"], ["t.*"]),
+        *member_tombstones("g", "m"),
+    ]
+    for record in written:
+        loaded = CoordinatorRecord(*record)
+        assert (record.kind, names_of(record), message_of(record)) == (
+            loaded.kind,
+            names_of(loaded),
+            message_of(loaded),
+        )
 
 
 def test_resolved_topics_are_sorted() -> None:
