@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 from odradek.broker.background.turns import Turns
 
 T = TypeVar("T")
+Soon = Callable[[Callable[[], None]], object]
+"""soon(call): calls `call` in the next iteration of the event loop."""
 
 
 class Spawn(Protocol):

@@ -11,7 +11,7 @@ from random import Random
 from typing import TypeVar
 
 from odradek.broker.background.stepwise import Steps
-from odradek.broker.background.tasks import ThreadsAndTurns
+from odradek.broker.background.tasks import Soon, ThreadsAndTurns
 from odradek.broker.cluster.active_controller import ActiveController
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.cluster_topics import ClusterTopics
@@ -26,7 +26,6 @@ from odradek.broker.coordinator.transaction.marker_writing import MarkerWriter
 from odradek.broker.coordinator.transaction.producer_ids import ProducerIds
 from odradek.broker.coordinator.transaction.remote_markers import RemoteMarkerWriter
 from odradek.broker.coordinator.transaction.remote_verification import RemoteVerification
-from odradek.broker.coordinator.transaction.state_change_log import Soon
 from odradek.broker.metadata.metadata_cache import NO_LEADER, TRANSACTION_TOPIC, MetadataCache
 from odradek.broker.peers.peers import Peers
 from odradek.broker.replica.leader.appends import Appends
@@ -85,7 +84,7 @@ class Coordinators:
         self.internal_topics = InternalTopics(active_controller, metadata, config, background.spawn)
         self.groups = GroupCoordinator(
             GroupSettings.from_config(config),
-            self._consumer_groups(group_version),
+            self._consumer_groups(group_version, soon),
             clock=clock,
             timer=timer,
             completions=completions,
@@ -137,13 +136,14 @@ class Coordinators:
         """Returns the current value of transaction.max.timeout.ms."""
         return self._config.transaction_max_timeout_ms
 
-    def _consumer_groups(self, group_version: Callable[[], int]) -> ConsumerGroups:
+    def _consumer_groups(self, group_version: Callable[[], int], soon: Soon) -> ConsumerGroups:
         config, metadata = self._config, self._metadata
         settings = GroupSettingsInEffect(config, partial(metadata.named_config, ConfigResourceType.GROUP))
         return ConsumerGroups(
             ClusterTopics(metadata),
             settings.of,
             self._work,
+            soon,
             group_version,
             config.group_coordinator_rebalance_protocols,
             config.message_max_bytes // 2,

@@ -15,6 +15,7 @@ from random import Random
 from typing import NamedTuple, cast
 
 from odradek.broker.background.stepwise import Pace, Steps
+from odradek.broker.background.tasks import Soon
 from odradek.broker.cluster.deltas import TopicNews
 from odradek.broker.coordinator.group.admin import GroupOverview, count_by_state, delete_group, overviews
 from odradek.broker.coordinator.group.classic.rebalance import GroupWaits
@@ -23,6 +24,7 @@ from odradek.broker.coordinator.group.cluster_topics import ClusterTopics
 from odradek.broker.coordinator.group.consumer.classic_members import Leaving
 from odradek.broker.coordinator.group.consumer.group import CONSUMER, ConsumerGroup
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request
+from odradek.broker.coordinator.group.consumer.member import LEAVING
 from odradek.broker.coordinator.group.consumer.metadata_hash import AT_ONCE
 from odradek.broker.coordinator.group.consumer.requests import (
     Answer,
@@ -67,6 +69,7 @@ class ConsumerGroups(NamedTuple):
     topics: ClusterTopics
     settings_of: Callable[[str], ConsumerGroupSettings]
     work: Work
+    soon: Soon
     group_version: Callable[[], int]
     protocols: Collection[str]
     most_bytes: int
@@ -102,6 +105,7 @@ class GroupCoordinator:
             self._topics,
             consumer_groups.settings_of,
             consumer_groups.work,
+            consumer_groups.soon,
             consumer_groups.most_bytes,
             self.consumer_metrics,
         )
@@ -122,11 +126,13 @@ class GroupCoordinator:
     # --- requests of classic members, by the kind of their group ------------------------------------------------
 
     def shard_of(self, group_id: str) -> GroupShard:
-        """Returns the group's shard.
+        """Returns the group's shard, in which no member is about to go any more.
 
         Raises COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        return cast(GroupShard, self.runtime.shard_for(group_id))
+        shard = cast(GroupShard, self.runtime.shard_for(group_id))
+        shard.consumers.departures.carry_out()
+        return shard
 
     def join(self, group_id: str, joining: Joining) -> None:
         """See `Joins.join` and `ConsumerRequests.join`. Raises their errors, and INVALID_SESSION_TIMEOUT."""
@@ -216,7 +222,11 @@ class GroupCoordinator:
     def consumer_heartbeat(self, request: Heartbeat, is_visible: IsVisible, answer: Answer) -> None:
         """See `ConsumerRequests.heartbeat`. Raises its errors, and those of `check_request` and `shard_of`."""
         check_request(request, self._consumer_groups.settings_of(request.group_id).assignors)
-        self.shard_of(request.group_id).consumers.heartbeat(request, is_visible, answer)
+        if request.epoch == LEAVING:
+            shard = cast(GroupShard, self.runtime.shard_for(request.group_id))
+        else:
+            shard = self.shard_of(request.group_id)
+        shard.consumers.heartbeat(request, is_visible, answer)
 
     def describe_consumer_group(self, group_id: str) -> Steps[ConsumerGroupDescribeResponse.DescribedGroup]:
         """Raises GROUP_ID_NOT_FOUND also for a group of another kind, and as `_shard_of_named` does."""

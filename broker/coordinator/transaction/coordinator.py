@@ -26,12 +26,13 @@ from typing import NamedTuple, cast
 
 import structlog
 
+from odradek.broker.background.tasks import Soon
 from odradek.broker.coordinator.runtime.shard import Act, Decision, Runtime, StartRuntime
 from odradek.broker.coordinator.transaction import rules
 from odradek.broker.coordinator.transaction.marker_writing import Completion, Later, MarkerWriter, MarkerWriting
 from odradek.broker.coordinator.transaction.records import transaction_record
 from odradek.broker.coordinator.transaction.shard import TransactionShard
-from odradek.broker.coordinator.transaction.state_change_log import Soon, StateChangeLog
+from odradek.broker.coordinator.transaction.state_change_log import StateChangeLog
 from odradek.broker.coordinator.transaction.transaction import (
     EPOCH_PER_TRANSACTION,
     NO_PRODUCER_EPOCH,

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from odradek.broker.background.tasks import Soon
 from odradek.broker.coordinator.transaction.marker_writing import Marker, OnWritten
-from odradek.broker.coordinator.transaction.state_change_log import Soon
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 

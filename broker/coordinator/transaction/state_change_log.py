@@ -5,18 +5,15 @@ Logging a change costs a fifth of the request that causes it, so it is deferred 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import structlog
 
+from odradek.broker.background.tasks import Soon
 from odradek.broker.coordinator.transaction.transaction import Transit
 from odradek.broker.coordinator.transaction.transaction_state import ONGOING, TransactionState
 
 log = structlog.get_logger("coordinator.transaction")
-
-Soon = Callable[[Callable[[], None]], object]
-"""soon(call): calls `call` in the next iteration of the event loop."""
 
 
 class StateChange(NamedTuple):

@@ -40,25 +40,29 @@ def is_left_to_classic(
     return not protocols or bool(frozenset.intersection(*protocols))
 
 
-def leave(group: ConsumerGroup, request: Heartbeat, topics: Topics, settings: ConsumerGroupSettings) -> Outcome:
-    """Returns what a heartbeat with the epoch LEAVING or AWAY leads to.
+def away(group: ConsumerGroup, request: Heartbeat) -> Outcome:
+    """Returns what a heartbeat with the epoch AWAY leads to: a static member leaves for a while.
 
-    A static member that is AWAY keeps its partitions until it comes back or its session expires.
+    It keeps its partitions until it comes back or its session expires.
 
     Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     member = group.checked_member(request.member_id, request.instance_id)
-    response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.epoch)
-    if request.epoch != AWAY:
-        return fence(group, (member,), topics, settings)._replace(response=response)
+    response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=AWAY)
     record = assignment_record(group.group_id, member.gone_for_a_while())
     return Outcome([record], response, [Timer("rebalance", member.member_id)])
 
 
 def fence(
-    group: ConsumerGroup, members: Collection[ConsumerMember], topics: Topics, settings: ConsumerGroupSettings
+    group: ConsumerGroup,
+    members: Collection[ConsumerMember],
+    topics: Topics,
+    settings: ConsumerGroupSettings,
+    *,
+    together: bool = True,
 ) -> Outcome:
-    """Returns what the removal of the members leads to: one new epoch of the group for all of them.
+    """Returns what the removal of the members leads to. The group's epoch grows once if they go `together`,
+    else as if they went one after the other.
 
     An empty group has its target for nobody at once, so that nothing delays the one of its next member. If only classic
     members are left, the group becomes a classic one.
@@ -77,7 +81,7 @@ def fence(
     unused = [regex for regex, count in users.items() if count == group.subscriptions.members_with(regex)]
     records += [regex_tombstone(group_id, regex) for regex in unused]
     changes = [(member, None) for member in members]
-    epoch = group.next_epoch
+    epoch = group.next_epoch + (0 if together else len(members) - 1)
     records.append(group_epoch_record(group_id, epoch, hash_after(group, topics, changes, dict.fromkeys(unused))))
     is_empty = group.size == len(members)
     if is_empty:

@@ -21,11 +21,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import structlog
 
 from odradek.broker.background.stepwise import Steps
+from odradek.broker.background.tasks import Soon
 from odradek.broker.coordinator.group.consumer import classic_members
 from odradek.broker.coordinator.group.consumer.classic_members import Leaving
+from odradek.broker.coordinator.group.consumer.departures import MOST_LEAVING, Departures
 from odradek.broker.coordinator.group.consumer.group import LONGEST_LOGGED, ConsumerGroup, GroupTimers
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, heartbeat
-from odradek.broker.coordinator.group.consumer.leaving import fence, leave
+from odradek.broker.coordinator.group.consumer.leaving import away, fence
 from odradek.broker.coordinator.group.consumer.member import AWAY, JOINING, LEAVING, ConsumerMember
 from odradek.broker.coordinator.group.consumer.outcome import Outcome, Timer
 from odradek.broker.coordinator.group.consumer.regex import MEMORY_OF_RESOLUTION, next_regexes, resolve_steps, resolved
@@ -39,6 +41,7 @@ from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime.shard import Act, Decision, OnDone, nobody_waits
 from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from odradek.protocol.messages.groups import LeaveGroupResponse
 from odradek.protocol.schema import Message
 from odradek.purgatory import DelayedOperationPurgatory
@@ -46,8 +49,6 @@ from odradek.timer import Clock
 
 BASE_SEQUENCE = 0
 """Of the batches, as in Kafka."""
-MOST_LEAVING = 500
-"""How many members leave in one step: each has three records."""
 RETRY_MS = 1000
 """How long what could not be written waits at least before it is tried again."""
 
@@ -118,6 +119,7 @@ class ConsumerEnvironment(NamedTuple):
     topics: Topics
     settings_of: Callable[[str], ConsumerGroupSettings]
     work: Work
+    soon: Soon
     most_bytes: int
     metrics: ConsumerGroupMetrics
 
@@ -139,13 +141,14 @@ class ConsumerRequests:
     ) -> None:
         self._groups = groups
         self._act = act
-        self._topics, self._settings_of, self._work, self._most_bytes, self._metrics = environment
+        self._topics, self._settings_of, self._work, soon, self._most_bytes, self._metrics = environment
         self._clock = clock
         self._random = random
         self._conversions = conversions
         self.timers = ConsumerTimers(
             sessions, steps, lambda group_id: self._settings_of(group_id).session_timeout_ms, self._remove
         )
+        self.departures = Departures(soon, partial(self._remove_together, together=False))
         self._assigned: set[ConsumerGroup] = set()
         """The groups whose target is being computed in steps."""
 
@@ -157,12 +160,15 @@ class ConsumerRequests:
         The first member of a group takes the place of a classic group without members; the offsets stay. A classic
         group with members becomes a consumer group with them.
 
-        Raises GROUP_ID_NOT_FOUND, and the errors of `heartbeat` and `leave`.
+        Raises GROUP_ID_NOT_FOUND, and the errors of `heartbeat`, `away` and `checked_member`.
         """
         settings = self._settings_of(request.group_id)
         group, before = self._group_for(request, settings)
-        if request.epoch in (LEAVING, AWAY):
-            outcome = leave(group, request, self._topics, settings)
+        if request.epoch == LEAVING:
+            self._leave(group, request, answer)
+            return
+        if request.epoch == AWAY:
+            outcome = away(group, request)
         else:
             now_ms = self._clock.wall_ms()
             outcome = heartbeat(group, request, now_ms, self._topics, settings, self._new_member_id)
@@ -190,6 +196,13 @@ class ConsumerRequests:
             ]
             return upgraded, Outcome(records, timers=sessions)
         return ConsumerGroup(request.group_id, self.timers), Outcome(() if group is None else group.tombstones())
+
+    def _leave(self, group: ConsumerGroup, request: Heartbeat, answer: Answer) -> None:
+        if self.departures.includes(group, request.member_id):
+            self.departures.carry_out()
+        member = group.checked_member(request.member_id, request.instance_id)
+        response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVING)
+        self.departures.add(group, member.member_id, lambda error: answer(response if error is None else error))
 
     # --- requests of classic members ----------------------------------------------------------------------------
 
@@ -236,30 +249,42 @@ class ConsumerRequests:
         client may ask again.
         """
         rows, found = yield from classic_members.named_steps(group, leaving)
+        outcome = Outcome(response=LeaveGroupResponse(members=rows))
         ids = list(found)
-        for first in range(0, max(len(ids), 1), MOST_LEAVING):
-            if not self._is_current(group):
+        while len(ids) > MOST_LEAVING:
+            some, ids = ids[:MOST_LEAVING], ids[MOST_LEAVING:]
+            if not self._remove_together(group, some):
                 raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            some = ids[first : first + MOST_LEAVING]
-            members = [member for member in map(group.member, some) if member is not None]
-            outcome = fence(group, members, self._topics, self._settings_of(group.group_id))
-            if first + MOST_LEAVING >= len(ids):
-                outcome = outcome._replace(response=LeaveGroupResponse(members=rows))
-                self._carry_out(group, outcome, "members leave", _done(outcome, answer))
-            elif self._carry_out(group, outcome, "members leave"):
-                yield
-            else:
-                raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            yield
+        if not self._is_current(group):
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._remove_together(group, ids, _done(outcome, answer))
+
+    def _remove_together(
+        self, group: ConsumerGroup, ids: Collection[str], done: OnDone = nobody_waits, *, together: bool = True
+    ) -> bool:
+        """See `Remove`, `fence`. Returns whether the records are written."""
+        if not self._is_current(group):
+            done(ProtocolError(ErrorCode.NOT_COORDINATOR))
+            return False
+        members = [member for member in map(group.member, ids) if member is not None]
+        outcome = fence(group, members, self._topics, self._settings_of(group.group_id), together=together)
+        return self._carry_out(group, outcome, "members leave", done)
 
     def _new_member_id(self) -> str:
         return uuid_text(random_uuid(self._random))
 
     def _remove(self, group: ConsumerGroup, member: ConsumerMember, reason: str) -> None:
+        """A member has missed what it had to do in time. It gets more time if its departure cannot be written."""
         log.info("group members removed", group=_short(group.group_id), members=[member.member_id], reason=reason)
-        outcome = fence(group, (member,), self._topics, self._settings_of(group.group_id))
-        if not self._carry_out(group, outcome, f"{member.member_id}: {reason}") and self._is_current(group):
-            timeout_ms = max(self.timers.session_of(group, member).timeout_ms, RETRY_MS)
-            self.timers.set(group, (Timer("session", member.member_id, timeout_ms),))
+
+        def ended(_error: ProtocolError | None) -> None:
+            if self._is_current(group) and group.member(member.member_id) is not None:
+                timeout_ms = max(self.timers.session_of(group, member).timeout_ms, RETRY_MS)
+                self.timers.set(group, (Timer("session", member.member_id, timeout_ms),))
+
+        if not self.departures.includes(group, member.member_id):
+            self.departures.add(group, member.member_id, ended)
 
     # --- outcomes -----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ test completes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, cast
@@ -159,6 +159,7 @@ class GroupHarness:
         self.random = Random(seed)
         self.timer = SystemTimer(self.clock, tick_ms=tick_ms)
         self.completions = CompletionQueue(lambda _: None)
+        self.soon: list[Callable[[], None]] = []
         self.topics = topics or FakeTopics()
         self.consumer_settings = consumer_settings
         self.log = GroupLog()
@@ -192,7 +193,9 @@ class GroupHarness:
 
     def _consumer_groups_with(self, work: Work, most_bytes: int) -> ConsumerGroups:
         topics = cast(ClusterTopics, self.topics)
-        return ConsumerGroups(topics, lambda _: self.consumer_settings, work, lambda: 1, (CONSUMER,), most_bytes)
+        return ConsumerGroups(
+            topics, lambda _: self.consumer_settings, work, self.soon.append, lambda: 1, (CONSUMER,), most_bytes
+        )
 
     def restart(self, records: int | None = None) -> None:
         """Unloads the shard and loads another coordinator's from the log, or from the log's first records."""
@@ -211,8 +214,10 @@ class GroupHarness:
     def settled(self) -> None:
         """Runs the deferred calls of the running handler and the due timers."""
         self.timer.advance_clock()
-        while not self.completions.is_empty:
+        while self.soon or not self.completions.is_empty:
             self.completions.drain()
+            while self.soon:
+                self.soon.pop(0)()
             self.timer.advance_clock()
 
     def advance(self, ms: int) -> None:

@@ -11,7 +11,7 @@ from odradek.broker.background.stepwise import finished
 from odradek.broker.coordinator.group.assignors.assignor import Target
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request, heartbeat
-from odradek.broker.coordinator.group.consumer.leaving import fence, leave
+from odradek.broker.coordinator.group.consumer.leaving import away, fence
 from odradek.broker.coordinator.group.consumer.member import AWAY, JOINING, LEAVING, ConsumerMember, Partitions
 from odradek.broker.coordinator.group.consumer.outcome import Outcome, Timer
 from odradek.broker.coordinator.group.consumer.regex import resolve_steps, resolved
@@ -22,6 +22,7 @@ from odradek.broker.coordinator.group.consumer.topic_hash import topic_hash
 from odradek.broker.coordinator.group.group import Session
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 
 GROUP = "g"
@@ -146,8 +147,13 @@ class GroupAtWork:
         """Sends a heartbeat and returns the response."""
         request = Heartbeat(GROUP, member_id, epoch, **{"client_id": "client", "client_host": "/127.0.0.1", **fields})
         check_request(request, self.settings.assignors)
-        if epoch in (LEAVING, AWAY):
-            return self.carry_out(leave(self.group, request, self.topics, self.settings))
+        if epoch == AWAY:
+            return self.carry_out(away(self.group, request))
+        if epoch == LEAVING:
+            member = self.group.checked_member(member_id, request.instance_id)
+            response = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVING)
+            outcome = fence(self.group, (member,), self.topics, self.settings)
+            return self.carry_out(outcome._replace(response=response))
         return self.carry_out(heartbeat(self.group, request, self.now_ms, self.topics, self.settings, self._new_id))
 
     def refused(self, send: Callable[..., Any], *args: Any, **fields: Any) -> ErrorCode:
