@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
-from odradek.broker.features.features import GROUP_VERSION, TRANSACTION_VERSION, first_levels, of_release
+from odradek.broker.features.features import first_levels, of_release
 from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.handlers.access import brokers_by
 from odradek.broker.handlers.api_row import ApiTable
@@ -211,8 +211,7 @@ class Assembly:
             leaderships=replicas.leaderships,
             verification=replicas.verification,
             peers=self.links.peers,
-            group_version=partial(self.features.level, GROUP_VERSION),
-            transaction_version=partial(self.features.level, TRANSACTION_VERSION),
+            levels=self.features.levels,
         )
 
     def _new_telemetry(self) -> ClientTelemetry | None:

@@ -5,7 +5,7 @@ Call `begin_loading` after the broker has begun to serve, and `stop` before the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
 from typing import TypeVar
@@ -26,6 +26,7 @@ from odradek.broker.coordinator.transaction.marker_writing import MarkerWriter
 from odradek.broker.coordinator.transaction.producer_ids import ProducerIds
 from odradek.broker.coordinator.transaction.remote_markers import RemoteMarkerWriter
 from odradek.broker.coordinator.transaction.remote_verification import RemoteVerification
+from odradek.broker.features.features import TRANSACTION_VERSION
 from odradek.broker.metadata.metadata_cache import NO_LEADER, TRANSACTION_TOPIC, MetadataCache
 from odradek.broker.peers.peers import Peers
 from odradek.broker.replica.leader.appends import Appends
@@ -65,8 +66,7 @@ class Coordinators:
         leaderships: Leaderships,
         verification: TransactionVerification,
         peers: Peers,
-        group_version: Callable[[], int],
-        transaction_version: Callable[[], int],
+        levels: Mapping[str, int],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -84,7 +84,7 @@ class Coordinators:
         self.internal_topics = InternalTopics(active_controller, metadata, config, background.spawn)
         self.groups = GroupCoordinator(
             GroupSettings.from_config(config),
-            self._consumer_groups(group_version, soon),
+            self._consumer_groups(levels, soon),
             clock=clock,
             timer=timer,
             completions=completions,
@@ -101,7 +101,7 @@ class Coordinators:
             own_logs=self._own_logs,
             later=timer.call_later,
             soon=soon,
-            transaction_version=transaction_version,
+            transaction_version=lambda: levels.get(TRANSACTION_VERSION, 0),
             start_runtime=partial(self._start_runtime, transaction_log_settings(config)),
         )
         remote_verification = RemoteVerification(
@@ -136,15 +136,15 @@ class Coordinators:
         """Returns the current value of transaction.max.timeout.ms."""
         return self._config.transaction_max_timeout_ms
 
-    def _consumer_groups(self, group_version: Callable[[], int], soon: Soon) -> ConsumerGroups:
+    def _consumer_groups(self, levels: Mapping[str, int], soon: Soon) -> ConsumerGroups:
         config, metadata = self._config, self._metadata
-        settings = GroupSettingsInEffect(config, partial(metadata.named_config, ConfigResourceType.GROUP))
+        settings = GroupSettingsInEffect(config, metadata.named_configs(ConfigResourceType.GROUP))
         return ConsumerGroups(
             ClusterTopics(metadata),
             settings.of,
             self._work,
             soon,
-            group_version,
+            levels,
             config.group_coordinator_rebalance_protocols,
             config.message_max_bytes // 2,
         )

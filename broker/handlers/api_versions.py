@@ -94,7 +94,7 @@ class ApiVersionsHandler:
             finalized_features_epoch=self._features.epoch if self._has_features else NO_EPOCH,
             finalized_features=[
                 ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-                for name, level in self._features.finalized()
+                for name, level in self._features.levels.items()
             ],
         )
 

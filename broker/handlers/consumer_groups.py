@@ -23,7 +23,6 @@ from odradek.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
 )
 from odradek.protocol.schema import Message
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
@@ -54,11 +53,15 @@ class ConsumerGroupHandlers:
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
-    ) -> Steps[ConsumerGroupHeartbeatResponse | PendingResponse]:
+    ) -> Steps[Message | PendingResponse]:
         """Responds when what the heartbeat changes is replicated."""
         self._check_served()
         access = self._access
         access.demand(context, READ_GROUP, request.group_id)
+        heartbeat = _heartbeat(request, context)
+        repeated = self._coordinator.repeated_heartbeat(heartbeat)
+        if repeated is not None:
+            return repeated
         names = request.subscribed_topic_names
         if names:
             self._check_size(names)
@@ -77,10 +80,10 @@ class ConsumerGroupHandlers:
         def is_visible(topic: str) -> bool:
             return access.allows(context, SEE_MATCHED, topic)
 
-        self._coordinator.consumer_heartbeat(_heartbeat(request, context), is_visible, answer)
+        self._coordinator.consumer_heartbeat(heartbeat, is_visible, answer)
         if not pending.settled:
             return pending
-        response: ConsumerGroupHeartbeatResponse = pending.result()
+        response: Message = pending.result()
         return response
 
     def describe(

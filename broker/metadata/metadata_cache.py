@@ -10,6 +10,7 @@ Source: Kafka's `MetadataCache` / `ZkMetadataCache`.
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -107,7 +108,7 @@ class MetadataCache:
         self._names_by_unified_name: dict[str, tuple[str, ...]] = {}
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[int | None, Mapping[str, str]] = {}
-        self._named_configs: dict[ConfigResourceType, dict[str, Mapping[str, str]]] = {}
+        self._named_configs: defaultdict[ConfigResourceType, dict[str, Mapping[str, str]]] = defaultdict(dict)
         self.named_config_changes = 0
         """How often settings of groups and subscriptions have been put."""
 
@@ -182,11 +183,13 @@ class MetadataCache:
 
     def named_config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         """Returns the settings of a group or of a subscription to client metrics."""
-        return self._named_configs.get(resource_type, {}).get(name, _NO_CONFIG)
+        return self._named_configs[resource_type].get(name, _NO_CONFIG)
 
     def named_configs(self, resource_type: ConfigResourceType) -> Mapping[str, Mapping[str, str]]:
-        """Returns the settings by name of all groups, or subscriptions to client metrics, that have any."""
-        return self._named_configs.get(resource_type, {})
+        """Returns the settings by name of all groups, or subscriptions to client metrics, that have any. The mapping
+        stays up to date.
+        """
+        return self._named_configs[resource_type]
 
     # Changes (the controller's)
 
@@ -251,7 +254,7 @@ class MetadataCache:
     def put_named_config(self, resource_type: ConfigResourceType, name: str, config: Mapping[str, str]) -> None:
         """Replaces the settings of a group or of a subscription to client metrics."""
         self.named_config_changes += 1
-        of_type = self._named_configs.setdefault(resource_type, {})
+        of_type = self._named_configs[resource_type]
         if config:
             of_type[name] = MappingProxyType(dict(config))
         else:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST = {"produce": 15, "fetch": 14, "join": 15, "heartbeat": 24, "login": 11}
+MOST = {"produce": 15, "fetch": 14, "join": 15, "heartbeat": 15, "login": 11}
 
 
 def test_the_ways_of_requests_are_short() -> None:

@@ -9,7 +9,7 @@ times: what happens to run beside it is not in all of the traces. Code that `pro
     produce    acks=all: waits until a follower, which is a client of the test, has fetched the batch
     fetch      of a consumer without a session: waits for min_bytes until another client has produced
     join       the first JoinGroup of a group: waits for group.initial.rebalance.delay.ms
-    heartbeat  of a member of a consumer group, which changes nothing
+    heartbeat  of a member of a consumer group, which changes nothing, like the one before
     login      by SCRAM, after the TLS handshake
     create     CreateTopics that the controller only validates: what it does for all brokers is not traced
 
@@ -169,6 +169,7 @@ async def heartbeat(_broker: Broker, client: RawClient, _other: RawClient) -> Tr
         request.member_epoch = (await client.call(request, HEARTBEAT_VERSION)).member_epoch
         await asyncio.sleep(PARKED_S)
     request.rebalance_timeout_ms, request.subscribed_topic_names, request.topic_partitions = -1, None, None
+    await client.call(request, HEARTBEAT_VERSION)
     with Trace() as trace:
         beat = await client.call(request, HEARTBEAT_VERSION)
     assert (beat.error_code, beat.member_epoch) == (0, request.member_epoch)

@@ -10,7 +10,7 @@ Source: Kafka's GroupCoordinator (validateGroupStatus), GroupMetadataManager (me
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from random import Random
 from typing import NamedTuple, cast
 
@@ -39,8 +39,10 @@ from odradek.broker.coordinator.group.member_requests import JoinAnswer, Joining
 from odradek.broker.coordinator.group.offsets.removal import expire_offsets, remove_offsets_of_topic
 from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard
 from odradek.broker.coordinator.runtime.shard import Act, StartRuntime
+from odradek.broker.features.features import GROUP_VERSION
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
+from odradek.protocol.schema import Message
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer
 
@@ -62,15 +64,15 @@ class OffsetMetrics:
 
 
 class ConsumerGroups(NamedTuple):
-    """What the coordinator needs for consumer groups. `group_version()` is the finalized level of the feature
-    group.version; `protocols` are those that the setting enables; `most_bytes`: see `ConsumerEnvironment`.
+    """What the coordinator needs for consumer groups. `levels`: of the features, see `FinalizedFeatures`; `protocols`
+    are those that the setting enables; `most_bytes`: see `ConsumerEnvironment`.
     """
 
     topics: ClusterTopics
     settings_of: Callable[[str], ConsumerGroupSettings]
     work: Work
     soon: Soon
-    group_version: Callable[[], int]
+    levels: Mapping[str, int]
     protocols: Collection[str]
     most_bytes: int
 
@@ -131,7 +133,9 @@ class GroupCoordinator:
         Raises COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         shard = cast(GroupShard, self.runtime.shard_for(group_id))
-        shard.consumers.departures.carry_out()
+        departures = shard.consumers.departures
+        if departures.going:
+            departures.carry_out()
         return shard
 
     def join(self, group_id: str, joining: Joining) -> None:
@@ -212,12 +216,19 @@ class GroupCoordinator:
     def serves_consumer_groups(self) -> bool:
         """Whether members of the newer protocol are served. Their groups are loaded anyway."""
         groups = self._consumer_groups
-        return CONSUMER in groups.protocols and groups.group_version() >= FIRST_GROUP_VERSION
+        return CONSUMER in groups.protocols and groups.levels.get(GROUP_VERSION, 0) >= FIRST_GROUP_VERSION
 
     @property
     def stores_topic_ids(self) -> bool:
         """Whether commits are written with the ids of their topics."""
-        return self._consumer_groups.group_version() >= FIRST_GROUP_VERSION
+        return self._consumer_groups.levels.get(GROUP_VERSION, 0) >= FIRST_GROUP_VERSION
+
+    def repeated_heartbeat(self, request: Heartbeat) -> Message | None:
+        """See `ConsumerRequests.repeated`."""
+        try:
+            return self.shard_of(request.group_id).consumers.repeated(request)
+        except ProtocolError:
+            return None
 
     def consumer_heartbeat(self, request: Heartbeat, is_visible: IsVisible, answer: Answer) -> None:
         """See `ConsumerRequests.heartbeat`. Raises its errors, and those of `check_request` and `shard_of`."""

@@ -58,7 +58,7 @@ def test_a_release_has_the_features_of_running_brokers(release: str) -> None:
     assert {name: [each.lowest, each.highest] for name, each in found.items()} == listed["supported"]
     features = FinalizedFeatures(found)
     features.put(first_levels(release), 0)
-    assert dict(features.finalized()) == listed["finalized"]
+    assert features.levels == listed["finalized"]
 
 
 @pytest.mark.usefixtures("all_supported")
@@ -107,31 +107,18 @@ def test_an_impossible_first_level_is_refused(chosen: str, complaint: str) -> No
 
 
 @pytest.mark.usefixtures("some_supported")
-def test_listeners_hear_of_each_level_that_has_changed() -> None:
-    features = FinalizedFeatures(SUPPORTED)
-    heard: list[tuple[str, int]] = []
-    features.listeners.append(lambda name, level: heard.append((name, level)))
-    features.put({GROUP_VERSION: 1, TRANSACTION_VERSION: 2}, 0)
-    features.put({GROUP_VERSION: 1, TRANSACTION_VERSION: 1}, 1)
-    features.put({TRANSACTION_VERSION: 1}, 2)
-    assert heard == [(GROUP_VERSION, 1), (TRANSACTION_VERSION, 2), (TRANSACTION_VERSION, 1), (GROUP_VERSION, 0)]
-    assert (features.level(GROUP_VERSION), features.level(TRANSACTION_VERSION), features.epoch) == (0, 1, 2)
-
-
-@pytest.mark.usefixtures("some_supported")
 def test_a_level_above_what_is_supported_is_the_highest_supported() -> None:
     features = FinalizedFeatures(SUPPORTED)
     features.put({TRANSACTION_VERSION: 3, "of.the.future": 1}, 0)
-    assert (features.level(TRANSACTION_VERSION), features.level("of.the.future")) == (2, 0)
-    assert "of.the.future" not in dict(features.finalized())
+    assert features.levels.get(TRANSACTION_VERSION) == 2
+    assert "of.the.future" not in features.levels
 
 
 @pytest.mark.usefixtures("some_supported")
 def test_as_a_release_before_4_0_every_level_is_0() -> None:
     features = FinalizedFeatures(of_release("3.9"))
     features.put({GROUP_VERSION: 1, TRANSACTION_VERSION: 2}, 5)
-    assert list(features.finalized()) == []
-    assert features.level(GROUP_VERSION) == features.level(TRANSACTION_VERSION) == 0
+    assert features.levels == {}
 
 
 # Updates

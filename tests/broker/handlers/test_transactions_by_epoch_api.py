@@ -383,7 +383,7 @@ async def level(api: Api, wanted: int) -> None:
     )
     answer = await api(UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=[update]), 1)
     assert (answer.error_code, answer.results[0].error_code) == (0, 0)
-    await until(lambda: api.broker.features.level(TRANSACTION_VERSION) == wanted)
+    await until(lambda: api.broker.features.levels.get(TRANSACTION_VERSION, 0) == wanted)
 
 
 async def test_clients_are_offered_version_2(api: Api) -> None:

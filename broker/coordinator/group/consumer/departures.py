@@ -27,26 +27,27 @@ class Departures:
     def __init__(self, soon: Soon, remove: Remove) -> None:
         self._soon = soon
         self._remove = remove
-        self._going: dict[ConsumerGroup, dict[str, OnDone]] = {}
+        self.going: dict[ConsumerGroup, dict[str, OnDone]] = {}
+        """By group and member id."""
 
     def add(self, group: ConsumerGroup, member_id: str, done: OnDone) -> None:
         """The member goes soon; it is not about to yet. Calls `done` once it is gone, or with the error."""
-        if not self._going:
+        if not self.going:
             self._soon(self.carry_out)
-        going = self._going.setdefault(group, {})
+        going = self.going.setdefault(group, {})
         going[member_id] = done
         if len(going) >= MOST_LEAVING:
-            del self._going[group]
+            del self.going[group]
             self._end(group, going)
 
     def includes(self, group: ConsumerGroup, member_id: str) -> bool:
         """Whether the member is about to go."""
-        return member_id in self._going.get(group, ())
+        return member_id in self.going.get(group, ())
 
     def carry_out(self) -> None:
         """Removes all members that are about to go."""
-        while self._going:
-            self._end(*self._going.popitem())
+        while self.going:
+            self._end(*self.going.popitem())
 
     def _end(self, group: ConsumerGroup, going: dict[str, OnDone]) -> None:
         def ended(error: ProtocolError | None) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, ValuesView
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -31,6 +31,7 @@ from odradek.broker.coordinator.group.group import NO_TIMESTAMP, Committer, Offs
 from odradek.broker.coordinator.group.member_requests import Protocols
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.schema import Message
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 from odradek.purgatory.delayed_step import DelayedStep
 
@@ -64,6 +65,17 @@ class GroupTimers(Protocol):
         """Yields the running sessions."""
 
 
+class UnchangingHeartbeat(NamedTuple):
+    """The last heartbeat of a member that changed nothing, with what its outcome rests on: `changes` of the group, and
+    the settings.
+    """
+
+    request: object
+    changes: int
+    settings: object
+    response: Message
+
+
 class ConsumerGroup:
     """A new group has the first epoch, and a target of that epoch for nobody. Times in ms.
 
@@ -71,6 +83,7 @@ class ConsumerGroup:
     if no subscription changes; 0 is at once. `is_resolving`: whether its regular expressions are being resolved.
     `resolved_version`: of the topics among which this coordinator resolved all of them last; `round_version`: among
     which it has begun to, and still has to for `left_regexes`.
+    `changes`: the number of records replayed. `unchanging`: by member id.
     `has_partition_metadata`: whether the log has a record of an earlier release that must be deleted.
     """
 
@@ -97,6 +110,8 @@ class ConsumerGroup:
         self.resolved_version: int | None = None
         self.round_version: int | None = None
         self.left_regexes: frozenset[str] = frozenset()
+        self.changes = 0
+        self.unchanging: dict[str, UnchangingHeartbeat] = {}
         self._is_dead = False
         self._timers = timers
         self._members: dict[str, ConsumerMember] = {}
@@ -268,6 +283,7 @@ class ConsumerGroup:
     def remove_member(self, member_id: str) -> None:
         """Removes the member and its target, if it is one."""
         self.targets.pop(member_id, None)
+        self.unchanging.pop(member_id, None)
         member = self._members.pop(member_id, None)
         if member is not None:
             self.subscriptions.move(member, None)

@@ -79,6 +79,11 @@ class Heartbeat(NamedTuple):
     version: int = CLIENTS_MAKE_IDS
 
     @property
+    def is_bare(self) -> bool:
+        """Whether it says nothing new, as most do."""
+        return self.topics is None and self.regex is None and self.owned is None
+
+    @property
     def is_full(self) -> bool:
         """Whether it says everything, as after an error: then the client needs its assignment again."""
         has_subscription = self.topics is not None or self.regex is not None

@@ -55,6 +55,11 @@ class Outcome(NamedTuple):
     refresh_at_ms: int | None = None
     downgrade: Downgrade | None = None
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether there is nothing but a response, and timers to set anew."""
+        return not (self.records or self.resolve or self.assign or self.downgrade or self.refresh_at_ms is not None)
+
     def after(self, before: Outcome) -> Outcome:
         """Returns the outcome with the records and timers of another one before its own."""
         return self._replace(records=[*before.records, *self.records], timers=[*before.timers, *self.timers])

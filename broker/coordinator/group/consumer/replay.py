@@ -59,6 +59,7 @@ class ConsumerReplay:
         value = message_of(record)
         group = self._group_of(group_id, value is not None)
         if group is not None:
+            group.changes += 1
             self._by_type[record.kind](group, name, value)
 
     def _group_epoch(self, group: ConsumerGroup, _: str, value: Any) -> None:

@@ -25,7 +25,12 @@ from odradek.broker.background.tasks import Soon
 from odradek.broker.coordinator.group.consumer import classic_members
 from odradek.broker.coordinator.group.consumer.classic_members import Leaving
 from odradek.broker.coordinator.group.consumer.departures import MOST_LEAVING, Departures
-from odradek.broker.coordinator.group.consumer.group import LONGEST_LOGGED, ConsumerGroup, GroupTimers
+from odradek.broker.coordinator.group.consumer.group import (
+    LONGEST_LOGGED,
+    ConsumerGroup,
+    GroupTimers,
+    UnchangingHeartbeat,
+)
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, heartbeat
 from odradek.broker.coordinator.group.consumer.leaving import away, fence
 from odradek.broker.coordinator.group.consumer.member import AWAY, JOINING, LEAVING, ConsumerMember
@@ -154,6 +159,23 @@ class ConsumerRequests:
 
     # --- requests -----------------------------------------------------------------------------------------------
 
+    def repeated(self, request: Heartbeat) -> Message | None:
+        """Handles a heartbeat like the member's last one, if that changed nothing and nothing has changed since.
+
+        Returns the response; None: the heartbeat must be handled in full.
+        """
+        group = self._groups.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return None
+        last = group.unchanging.get(request.member_id)
+        if last is None or last.request != request or last.changes != group.changes:
+            return None
+        settings = self._settings_of(request.group_id)
+        if last.settings is not settings or self._clock.wall_ms() >= group.refresh_at_ms:
+            return None
+        self.timers.set(group, (Timer("session", request.member_id, settings.session_timeout_ms),))
+        return last.response
+
     def heartbeat(self, request: Heartbeat, is_visible: IsVisible, answer: Answer) -> None:
         """Handles a request that has passed `check_request`. Calls `answer`, now or when the records are replicated.
 
@@ -173,10 +195,27 @@ class ConsumerRequests:
             now_ms = self._clock.wall_ms()
             outcome = heartbeat(group, request, now_ms, self._topics, settings, self._new_member_id)
             outcome = outcome if before is None else outcome.after(before)
-        if self._carry_out(group, outcome, f"{request.member_id} sends epoch {request.epoch}", _done(outcome, answer)):
+        done = _done(outcome, answer)
+        if outcome.changes_nothing and request.is_bare and not group.subscriptions.regexes():
+            done = self._remembering(group, request, settings, outcome, done)
+        if self._carry_out(group, outcome, f"{request.member_id} sends epoch {request.epoch}", done):
             known = self._groups[request.group_id]
             if outcome.resolve and isinstance(known, ConsumerGroup):
                 self._resolve(known, outcome.resolve, is_visible)
+
+    def _remembering(
+        self, group: ConsumerGroup, request: Heartbeat, settings: ConsumerGroupSettings, outcome: Outcome, done: OnDone
+    ) -> OnDone:
+        """Returns the `done` of a heartbeat that changes nothing: see `repeated`."""
+        assert outcome.response is not None
+        unchanging = UnchangingHeartbeat(request, group.changes, settings, outcome.response)
+
+        def replicated(error: ProtocolError | None) -> None:
+            if error is None and request.member_id in group.members_by_id:
+                group.unchanging[request.member_id] = unchanging
+            done(error)
+
+        return replicated
 
     def _group_for(self, request: Heartbeat, settings: ConsumerGroupSettings) -> tuple[ConsumerGroup, Outcome | None]:
         """Returns the group, or what a group of another kind becomes by the heartbeat: in no table yet, with what must

@@ -5,7 +5,7 @@ Times in ms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -71,9 +71,9 @@ class ConsumerGroupSettings(NamedTuple):
 
 
 class GroupSettingsInEffect:
-    """`own(group_id)` returns the settings of the group itself; a change replaces the mapping."""
+    """`own` has the settings of the groups that have any, by group id; a change replaces those of a group."""
 
-    def __init__(self, config: BrokerConfig, own: Callable[[str], Mapping[str, str]]) -> None:
+    def __init__(self, config: BrokerConfig, own: Mapping[str, Mapping[str, str]]) -> None:
         self._config = config
         self._own = own
         self._of_broker = ConsumerGroupSettings.from_config(config)
@@ -83,8 +83,8 @@ class GroupSettingsInEffect:
 
     def of(self, group_id: str) -> ConsumerGroupSettings:
         """Returns the present settings of a group."""
-        own = self._own(group_id)
-        if not own:
+        own = self._own.get(group_id)
+        if own is None:
             self._of_groups.pop(group_id, None)
             return self._of_broker
         known = self._of_groups.get(group_id)

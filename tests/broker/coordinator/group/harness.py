@@ -24,6 +24,7 @@ from odradek.broker.coordinator.group.member_requests import Joining, Syncing, j
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime.shard import AppendFailed, Decision, NewShard
+from odradek.broker.features.features import GROUP_VERSION
 from odradek.protocol.compiler import encode_versioned
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -192,9 +193,14 @@ class GroupHarness:
         return self._consumer_groups_with(refuse, most_bytes=0)
 
     def _consumer_groups_with(self, work: Work, most_bytes: int) -> ConsumerGroups:
-        topics = cast(ClusterTopics, self.topics)
         return ConsumerGroups(
-            topics, lambda _: self.consumer_settings, work, self.soon.append, lambda: 1, (CONSUMER,), most_bytes
+            cast(ClusterTopics, self.topics),
+            lambda _: self.consumer_settings,
+            work,
+            self.soon.append,
+            {GROUP_VERSION: 1},
+            (CONSUMER,),
+            most_bytes,
         )
 
     def restart(self, records: int | None = None) -> None:

@@ -18,7 +18,7 @@ class Own:
     def __init__(self, **groups: Mapping[str, str]) -> None:
         self.groups: dict[str, Mapping[str, str]] = dict(groups)
         self.config = BrokerConfig.from_mapping({"broker.id": "0", "group.consumer.heartbeat.interval.ms": "6000"})
-        self.in_effect = GroupSettingsInEffect(self.config, lambda group_id: self.groups.get(group_id, {}))
+        self.in_effect = GroupSettingsInEffect(self.config, self.groups)
 
     def of(self, group_id: str) -> ConsumerGroupSettings:
         return self.in_effect.of(group_id)
@@ -39,7 +39,7 @@ def test_a_change_of_the_groups_or_the_brokers_settings_takes_effect_at_once() -
     assert (own.of("g").assignment_interval_ms, own.of("g").session_timeout_ms) == (1000, 46000)
     own.config.apply_dynamic({"group.consumer.assignment.interval.ms": "5"}, {})
     assert (own.of("g").assignment_interval_ms, own.of("other").assignment_interval_ms) == (5, 5)
-    own.groups["g"] = {}
+    del own.groups["g"]
     assert own.of("g").session_timeout_ms == 45000
 
 
