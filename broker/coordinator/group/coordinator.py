@@ -24,7 +24,7 @@ from odradek.broker.coordinator.group.cluster_topics import ClusterTopics
 from odradek.broker.coordinator.group.consumer.classic_members import Leaving
 from odradek.broker.coordinator.group.consumer.group import CONSUMER, ConsumerGroup
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request
-from odradek.broker.coordinator.group.consumer.member import LEAVING
+from odradek.broker.coordinator.group.consumer.member import JOINING, LEAVING
 from odradek.broker.coordinator.group.consumer.metadata_hash import AT_ONCE
 from odradek.broker.coordinator.group.consumer.requests import (
     Answer,
@@ -225,6 +225,8 @@ class GroupCoordinator:
 
     def repeated_heartbeat(self, request: Heartbeat) -> Message | None:
         """See `ConsumerRequests.repeated`."""
+        if request.epoch <= JOINING:
+            return None
         try:
             return self.shard_of(request.group_id).consumers.repeated(request)
         except ProtocolError:

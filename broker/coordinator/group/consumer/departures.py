@@ -14,8 +14,8 @@ from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
 from odradek.broker.coordinator.runtime.shard import OnDone
 from odradek.protocol.errors import ProtocolError
 
-MOST_LEAVING = 500
-"""How many members of a group go in one step: each has three records."""
+MOST_AT_ONCE = 50
+"""How many members of a group go together: the first get their answers while others are still read."""
 
 Remove = Callable[[ConsumerGroup, Collection[str], OnDone], object]
 """remove(group, member_ids, done): those who are members go, see `fence`. `done`: see `Decision`."""
@@ -36,7 +36,7 @@ class Departures:
             self._soon(self.carry_out)
         going = self.going.setdefault(group, {})
         going[member_id] = done
-        if len(going) >= MOST_LEAVING:
+        if len(going) >= MOST_AT_ONCE:
             del self.going[group]
             self._end(group, going)
 

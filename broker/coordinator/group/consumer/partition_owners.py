@@ -11,10 +11,9 @@ Source: Kafka's ConsumerGroup (currentPartitionEpoch, addPartitionEpochs, remove
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from uuid import UUID
 
-from odradek.broker.coordinator.group.consumer.member import ConsumerMember, Owned
+from odradek.broker.coordinator.group.consumer.member import ConsumerMember
 
 FREE = -1
 
@@ -34,37 +33,29 @@ class PartitionOwners:
     def claim(self, member: ConsumerMember) -> None:
         """The member owns its partitions in its epoch."""
         epoch = member.epoch
-        for topic_id, partitions in _held(member):
-            epochs = self._epochs.setdefault(topic_id, {})
-            for partition in partitions:
-                held = epochs.get(partition)
-                if held is None or held < epoch:
-                    epochs[partition] = epoch
+        for owned in member.assigned, member.revoking:
+            for topic_id, partitions in owned.items():
+                epochs = self._epochs.setdefault(topic_id, {})
+                for partition in partitions:
+                    held = epochs.get(partition)
+                    if held is None or held < epoch:
+                        epochs[partition] = epoch
 
     def release(self, member: ConsumerMember) -> None:
         """The member no longer owns its partitions in its epoch."""
         epoch = member.epoch
-        for topic_id, partitions in _held(member):
-            epochs = self._epochs.get(topic_id)
-            if epochs is None:
-                continue
-            for partition in partitions:
-                if epochs.get(partition) == epoch:
-                    del epochs[partition]
-            if not epochs:
-                del self._epochs[topic_id]
+        for owned in member.assigned, member.revoking:
+            for topic_id, partitions in owned.items():
+                epochs = self._epochs.get(topic_id)
+                if epochs is None:
+                    continue
+                for partition in partitions:
+                    if epochs.get(partition) == epoch:
+                        del epochs[partition]
+                if not epochs:
+                    del self._epochs[topic_id]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartitionOwners) and other._epochs == self._epochs
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def _held(member: ConsumerMember) -> Iterator[tuple[UUID, Iterator[int]]]:
-    for owned in (member.assigned, member.revoking):
-        yield from _each(owned)
-
-
-def _each(owned: Owned) -> Iterator[tuple[UUID, Iterator[int]]]:
-    for topic_id, partitions in owned.items():
-        yield topic_id, iter(partitions)

@@ -24,7 +24,7 @@ from odradek.broker.background.stepwise import Steps
 from odradek.broker.background.tasks import Soon
 from odradek.broker.coordinator.group.consumer import classic_members
 from odradek.broker.coordinator.group.consumer.classic_members import Leaving
-from odradek.broker.coordinator.group.consumer.departures import MOST_LEAVING, Departures
+from odradek.broker.coordinator.group.consumer.departures import Departures
 from odradek.broker.coordinator.group.consumer.group import (
     LONGEST_LOGGED,
     ConsumerGroup,
@@ -54,6 +54,8 @@ from odradek.timer import Clock
 
 BASE_SEQUENCE = 0
 """Of the batches, as in Kafka."""
+MOST_LEAVING = 500
+"""How many members leave by one step of a LeaveGroup: each has three records."""
 RETRY_MS = 1000
 """How long what could not be written waits at least before it is tried again."""
 

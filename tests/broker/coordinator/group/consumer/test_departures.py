@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.coordinator.group.consumer.departures import MOST_LEAVING
+from odradek.broker.coordinator.group.consumer.departures import MOST_AT_ONCE
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat
 from odradek.broker.coordinator.group.consumer.member import LEAVING
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -29,7 +29,9 @@ class Crowd(ShardAtWork):
     def go(self, member_id: str) -> list[Any]:
         """Returns the answers, which come later."""
         answers: list[Any] = []
-        self.coordinator.consumer_heartbeat(Heartbeat(GROUP, member_id, LEAVING), lambda _: True, answers.append)
+        request = Heartbeat(GROUP, member_id, LEAVING)
+        assert self.coordinator.repeated_heartbeat(request) is None
+        self.coordinator.consumer_heartbeat(request, lambda _: True, answers.append)
         return answers
 
     def written(self) -> list[int]:
@@ -103,11 +105,11 @@ def test_sessions_that_end_together_are_one_batch_and_what_is_not_written_is_tri
 
 
 def test_many_go_in_several_steps() -> None:
-    crowd = Crowd(*(f"m{number}" for number in range(MOST_LEAVING + 1)))
+    crowd = Crowd(*(f"m{number}" for number in range(MOST_AT_ONCE + 1)))
     for member_id in list(crowd.consumer_group.members_by_id):
         crowd.go(member_id)
     assert crowd.written().count(3) == 1
     crowd.settled()
     assert crowd.written().count(3) == 2
     assert crowd.consumer_group.is_empty
-    assert crowd.consumer_group.epoch == crowd.epoch + MOST_LEAVING + 1
+    assert crowd.consumer_group.epoch == crowd.epoch + MOST_AT_ONCE + 1
