@@ -26,7 +26,7 @@ from odradek.broker.coordinator.group.offsets.commits import (
     commit_offsets_in_transaction,
 )
 from odradek.broker.coordinator.group.offsets.offsets import Commits
-from odradek.broker.coordinator.group.offsets.records import NO_TOPIC_ID, CommittedOffset
+from odradek.broker.coordinator.group.offsets.records import NO_TOPIC_ID, NOT_APPENDED, CommittedOffset
 from odradek.broker.coordinator.group.offsets.removal import check_may_delete, remove_offsets
 from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
 from odradek.broker.handlers.topic_ids import name_topics
@@ -272,7 +272,8 @@ class OffsetHandlers:
                     text,
                     now_ms if time_ms == NO_TIMESTAMP else time_ms,
                     expire_ms,
-                    topic_id=topic_id,
+                    NOT_APPENDED,
+                    topic_id,
                 )
             if commits and name is not None:
                 known = builder.commits.setdefault(name, commits)

@@ -43,6 +43,7 @@ _TIME = struct.Struct(">q").pack
 MAX_SHORT_TEXT = 126
 """The maximum length of a compact string whose length takes one byte."""
 _VALUE_BEFORE_SHORT_TEXT = struct.Struct(">hqiB").pack
+_VALUE_WITHOUT_TEXT = struct.Struct(">hqiBqBBB16s").pack
 _TIME_AND_ID = struct.Struct(">qBBB16s").pack
 """The time, and after it one tagged field: its number 0, its size 16, the topic id."""
 
@@ -105,6 +106,9 @@ def offset_value(committed: CommittedOffset) -> bytes:
             size, epoch, time_ms = len(text), committed.leader_epoch, committed.commit_timestamp
             try:
                 if version == VALUE_VERSION:
+                    if not size:  # what nearly all clients send
+                        id_bytes = topic_id.to_bytes(16)
+                        return _VALUE_WITHOUT_TEXT(version, committed.offset, epoch, 1, time_ms, 1, 0, 16, id_bytes)
                     before = _VALUE_BEFORE_SHORT_TEXT(version, committed.offset, epoch, size + 1)
                     return b"".join((before, text.encode(), _TIME_AND_ID(time_ms, 1, 0, 16, topic_id.to_bytes(16))))
                 before = _VALUE_BEFORE_TEXT(version, committed.offset, epoch, size)
