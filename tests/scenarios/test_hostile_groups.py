@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -34,7 +35,8 @@ BOUNDS = Bounds()
 MEMBERS = rounds(400, in_soak=10_000)
 SESSION_MS = rounds(6_000, in_soak=30_000)
 CONNECTIONS, IN_FLIGHT = 8, 25
-"""One connection alone may have more requests in one turn, and many connections always may."""
+FLOODED, FLOOD = 40, 50
+"""Connections that each send so many heartbeats at once."""
 TOPICS = rounds(200, in_soak=2_000)
 """That there are, of the longest names."""
 LONGEST_NAME, LONGEST_TEXT = 249, 32_767
@@ -183,6 +185,25 @@ def test_a_classic_member_with_a_large_subscription_stops_nobody(broker: Watched
     code = decode(JoinGroupResponse, 2, answer.body).error_code
     assert code in (ErrorCode.NONE, ErrorCode.INCONSISTENT_GROUP_PROTOCOL), ErrorCode.of(code)
     assert answer.turns.are_short(), answer.turns
+
+
+@pytest.mark.parametrize("groups", ["of one group", "of many groups"])
+def test_heartbeats_on_many_connections_stop_nobody(broker: WatchedBroker, groups: str) -> None:
+    """Members join all at once, and leave all at once."""
+    turns = EachTurn()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Client(broker.thread.bootstrap)) for _ in range(FLOODED)]
+        broker.thread.call(_started(turns))
+        for epoch in (0, -1):
+            for number, client in enumerate(clients):
+                group = groups if groups == "of one group" else f"{groups} {number}"
+                for member in range(FLOOD):
+                    request = joining(group, f"{number}-{member}", subscribed_topic_names=["t"], member_epoch=epoch)
+                    client.send(request, VERSION)
+            for client in clients:
+                assert {client.receive().error_code for _ in range(FLOOD)} == {ErrorCode.NONE}
+        broker.thread.call(_stopped(turns))
+    assert turns.are_short(), turns
 
 
 class Crowd:
