@@ -4,6 +4,7 @@ other clients are served, in bounded memory.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ import pytest
 
 from odradek.broker.coordinator.group.consumer.embedded_protocol import MOST_TOPICS
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
+from odradek.broker.coordinator.group.consumer.member import ConsumerMember
 from odradek.broker.coordinator.group.consumer.subscriptions import MOST_NAMED
 from odradek.protocol.compiler import decode, encode_versioned
 from odradek.protocol.errors import ErrorCode
@@ -201,7 +203,9 @@ def test_heartbeats_on_many_connections_stop_nobody(broker: WatchedBroker, group
                     request = joining(group, f"{number}-{member}", subscribed_topic_names=["t"], member_epoch=epoch)
                     client.send(request, VERSION)
             for client in clients:
-                assert {client.receive().error_code for _ in range(FLOOD)} == {ErrorCode.NONE}
+                codes = {client.receive().error_code for _ in range(FLOOD)}
+                gone = {ErrorCode.UNKNOWN_MEMBER_ID} if epoch else set()  # sessions end on a busy machine
+                assert codes <= {ErrorCode.NONE} | gone
         broker.thread.call(_stopped(turns))
     assert turns.are_short(), turns
 
@@ -271,6 +275,7 @@ def test_a_crowd_that_joins_at_once_and_half_of_which_dies_is_served_in_short_tu
     everybody, survivors = range(MEMBERS), range(0, MEMBERS, 2)
     _beat_until_all_is_assigned(crowd, everybody, partitions)
     group = group_of(broker, "crowd")
+    assert _members_in_memory() >= group.size
     while group.size < MEMBERS:  # on a busy machine sessions end before all have joined
         crowd.beat(everybody)
     give_up = time.monotonic() + 20 * SESSION_MS / 1000
@@ -287,6 +292,13 @@ def test_a_crowd_that_joins_at_once_and_half_of_which_dies_is_served_in_short_tu
     broker.thread.call(_stopped(turns))
     crowd.close()
     assert turns.are_short(), turns
+    assert _members_in_memory() < MEMBERS // 10
+
+
+def _members_in_memory() -> int:
+    """Returns how many members there are."""
+    gc.collect()
+    return sum(isinstance(each, ConsumerMember) for each in gc.get_objects())
 
 
 def _beat_until_all_is_assigned(crowd: Crowd, members: range, partitions: int) -> None:
