@@ -6,7 +6,8 @@ start of an incomplete frame is kept in `_kept` and prepended to the next read. 
 buffer of its own (large_frame.py).
 
 Fairness. A single read may contain ten thousand requests. After `TURN_MS` of handling, a connection yields to the
-others, and in a large frame after so many bytes.
+others, and in a large frame after so many bytes. It yields before it handles anything if the others have used up the
+turn of the event loop (rounds.py).
 
 Responding. A request is handled when its last byte has arrived, even while earlier requests are parked. Responses that
 are ready in order are collected in the outbox and written once per callback, after a large request at once. `_answers`
@@ -170,19 +171,24 @@ class Connection(Flushable):
 
     def buffer_updated(self, nbytes: int) -> None:
         rounds = self._rounds
-        self.last_active_ms = rounds.enter()
+        now_ms = self.last_active_ms = rounds.enter()
         rounds.counters.bytes_in += nbytes
         try:
-            if self._large is not None:
-                frame = self._large.filled(nbytes)
-                if frame is not None:
-                    self._large_frame_is_whole(frame)
-                elif self._large.must_yield():
+            large = self._large
+            if large is not None:
+                large.filled(nbytes)
+                if rounds.is_late(now_ms) or (not large.is_whole and large.must_yield()):
                     self._yield()
+                elif large.is_whole:
+                    self._handle_large(large)
             else:
                 end = len(self._kept) + nbytes
                 self._kept = b""
-                self._consume(rounds.scratch, end)
+                if rounds.is_late(now_ms):
+                    self._kept = rounds.scratch[:end].tobytes()
+                    self._yield()
+                else:
+                    self._consume(rounds.scratch, end)
             if self._holds_too_much():
                 self._block(QUEUED)
         finally:
@@ -250,8 +256,14 @@ class Connection(Flushable):
 
     def _yield(self) -> None:
         """Lets the other connections have their turns."""
-        self._block(YIELDING)
-        self._server.call_soon(self._unblock, YIELDING)
+        if not self._blocked & YIELDING:
+            self._block(YIELDING)
+            self._rounds.wait(self.info.client_host, self._has_its_turn)
+
+    def _has_its_turn(self) -> None:
+        self._blocked &= ~YIELDING
+        if not self._resuming:
+            self._resume()
 
     def _may_be_so_long(self, length: int, beginning: memoryview) -> bool:
         """Whether a frame that is too long for most APIs may be read. Ends the connection if it never may."""
@@ -261,13 +273,14 @@ class Connection(Flushable):
             self._end_in_turn(closing)
             return False
 
-    def _large_frame_is_whole(self, frame: bytes) -> None:
+    def _handle_large(self, large: LargeFrame) -> None:
         self._large = None
-        self._handle(frame)
+        self._handle(large.whole())
 
     def _holds_too_much(self) -> bool:
         """Reports the bytes queued here to the server. Returns True if this connection must not be read."""
-        held = self._parked_bytes + (len(self._kept) if self._large is None else self._large.size)
+        large = self._large
+        held = self._parked_bytes + (len(self._kept) if large is None else large.size)
         queue = self._queue
         if queue is not None and (self._begins_anew or not held):
             queue.release(self)
@@ -278,7 +291,8 @@ class Connection(Flushable):
         self._begins_anew = False
         if queue is None:
             return False
-        return not queue.hold(self, held, is_small=self._large is None and held <= LARGE_FRAME_BYTES)
+        needs_no_more = held <= LARGE_FRAME_BYTES if large is None else large.is_whole
+        return not queue.hold(self, held, is_small=needs_no_more)
 
     @property
     def client_host(self) -> str:
@@ -475,10 +489,16 @@ class Connection(Flushable):
         self._resuming = False
         if self._blocked or self._ended:
             return
-        self.last_active_ms = self._rounds.enter()
+        now_ms = self.last_active_ms = self._rounds.enter()
         try:
-            kept, self._kept = self._kept, b""
-            self._consume(memoryview(kept), len(kept))
+            large = self._large
+            if self._rounds.is_late(now_ms):
+                self._yield()
+            elif large is not None and large.is_whole:
+                self._handle_large(large)
+            else:
+                kept, self._kept = self._kept, b""
+                self._consume(memoryview(kept), len(kept))
             self._holds_too_much()
         finally:
             self._rounds.leave()

@@ -57,20 +57,28 @@ class LargeFrame:
         self._turn_bytes = 0
         return True
 
-    def filled(self, count: int) -> bytes | None:
-        """Takes `count` bytes that were written to `room`. Returns the frame once it is complete."""
+    @property
+    def is_whole(self) -> bool:
+        """Whether all bytes have arrived."""
+        return self._received == self._length
+
+    def whole(self) -> bytes:
+        """Returns the frame, which is whole."""
+        return self._whole.getvalue()
+
+    def filled(self, count: int) -> None:
+        """Takes `count` bytes that were written to `room`."""
         self._filled += count
         self._turn_bytes += count
         if self._filled < len(self._piece):
-            return None
+            return
         self._whole.write(self._piece)
         self._received += self._filled
         if self._received == self._length:
-            return self._whole.getvalue()
+            return
         if self._received >= self._reserves_at:
             self._reserves_at = self._length
             begun = self._whole.getvalue()
             self._whole = BytesIO(bytes(self._length))
             self._whole.write(begun)
         self._begin_piece()
-        return None

@@ -16,7 +16,7 @@ Above the limit, a connection that sends more of a frame waits: it is not read u
 next check. Exceptions:
 
     (A) The connection whose frame began first is read: unfinished frames are completed one after the other.
-    (B) Small frames are read.
+    (B) Small frames are read, and complete ones are handled.
     (C) An address that holds less than a quarter of what the greediest address holds is read.
 
 Above twice the limit, connections end at once: those of the greediest address, its oldest unfinished frame first.

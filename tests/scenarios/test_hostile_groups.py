@@ -4,9 +4,11 @@ other clients are served, in bounded memory.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,6 +16,7 @@ import pytest
 
 from odradek.broker.coordinator.group.consumer.embedded_protocol import MOST_TOPICS
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
+from odradek.broker.coordinator.group.consumer.member import ConsumerMember
 from odradek.broker.coordinator.group.consumer.subscriptions import MOST_NAMED
 from odradek.protocol.compiler import decode, encode_versioned
 from odradek.protocol.errors import ErrorCode
@@ -34,7 +37,8 @@ BOUNDS = Bounds()
 MEMBERS = rounds(400, in_soak=10_000)
 SESSION_MS = rounds(6_000, in_soak=30_000)
 CONNECTIONS, IN_FLIGHT = 8, 25
-"""One connection alone may have more requests in one turn, and many connections always may."""
+FLOODED, FLOOD = 40, 50
+"""Connections that each send so many heartbeats at once."""
 TOPICS = rounds(200, in_soak=2_000)
 """That there are, of the longest names."""
 LONGEST_NAME, LONGEST_TEXT = 249, 32_767
@@ -185,6 +189,27 @@ def test_a_classic_member_with_a_large_subscription_stops_nobody(broker: Watched
     assert answer.turns.are_short(), answer.turns
 
 
+@pytest.mark.parametrize("groups", ["of one group", "of many groups"])
+def test_heartbeats_on_many_connections_stop_nobody(broker: WatchedBroker, groups: str) -> None:
+    """Members join all at once, and leave all at once."""
+    turns = EachTurn()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(Client(broker.thread.bootstrap)) for _ in range(FLOODED)]
+        broker.thread.call(_started(turns))
+        for epoch in (0, -1):
+            for number, client in enumerate(clients):
+                group = groups if groups == "of one group" else f"{groups} {number}"
+                for member in range(FLOOD):
+                    request = joining(group, f"{number}-{member}", subscribed_topic_names=["t"], member_epoch=epoch)
+                    client.send(request, VERSION)
+            for client in clients:
+                codes = {client.receive().error_code for _ in range(FLOOD)}
+                gone = {ErrorCode.UNKNOWN_MEMBER_ID} if epoch else set()  # sessions end on a busy machine
+                assert codes <= {ErrorCode.NONE} | gone
+        broker.thread.call(_stopped(turns))
+    assert turns.are_short(), turns
+
+
 class Crowd:
     """Members of one group on few connections. `owned` has what each was told last."""
 
@@ -250,6 +275,7 @@ def test_a_crowd_that_joins_at_once_and_half_of_which_dies_is_served_in_short_tu
     everybody, survivors = range(MEMBERS), range(0, MEMBERS, 2)
     _beat_until_all_is_assigned(crowd, everybody, partitions)
     group = group_of(broker, "crowd")
+    assert _members_in_memory() >= group.size
     while group.size < MEMBERS:  # on a busy machine sessions end before all have joined
         crowd.beat(everybody)
     give_up = time.monotonic() + 20 * SESSION_MS / 1000
@@ -266,6 +292,13 @@ def test_a_crowd_that_joins_at_once_and_half_of_which_dies_is_served_in_short_tu
     broker.thread.call(_stopped(turns))
     crowd.close()
     assert turns.are_short(), turns
+    assert _members_in_memory() < MEMBERS // 10
+
+
+def _members_in_memory() -> int:
+    """Returns how many members there are."""
+    gc.collect()
+    return sum(isinstance(each, ConsumerMember) for each in gc.get_objects())
 
 
 def _beat_until_all_is_assigned(crowd: Crowd, members: range, partitions: int) -> None:

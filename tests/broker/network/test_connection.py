@@ -13,6 +13,7 @@ from odradek.broker.background.background import Background
 from odradek.broker.network.connection import Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.large_frame import PIECE_BYTES, TURN_BYTES
+from odradek.broker.network.rounds import SCRATCH_BYTES
 from odradek.broker.network.socket_server import BindError
 from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES
 from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, Part, PendingResponse
@@ -35,6 +36,7 @@ from tests.broker.network.echo_server import (
     echo_server,
     request,
 )
+from tests.scenarios.turns_of_a_loop import PROMISED_MS
 from tests.table_settings import of_table
 
 Answer = list[Part] | PendingResponse | None
@@ -122,16 +124,30 @@ async def test_pipelined_requests_are_answered_in_order(bench: Bench) -> None:
     assert [await client.answer() for _ in range(5000)] == [(number, b"%d" % number) for number in range(5000)]
 
 
+class Slow(Echo):
+    """Each request takes 4 ms. `longest_ms`: of all turns of the loop from `watch` on."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self.clock = bench.server.rounds.clock = ManualClock()
+        self.longest_ms = 0
+        self._turn_began_ms: int | None = None
+        bench.server.rounds.dispatch = self.dispatch
+
+    def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> Answer:
+        self.clock.advance(4)
+        return super().dispatch(frame, connection, now_ms)
+
+    def watch(self) -> None:
+        now_ms = self.clock.now_ms()
+        if self._turn_began_ms is not None:
+            self.longest_ms = max(self.longest_ms, now_ms - self._turn_began_ms)
+        self._turn_began_ms = now_ms
+        asyncio.get_running_loop().call_soon(self.watch)
+
+
 async def test_a_long_pipeline_of_slow_requests_does_not_block_other_clients(bench: Bench) -> None:
-    clock = bench.server.rounds.clock = ManualClock()
-
-    class Slow(Echo):
-        def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> Answer:
-            clock.advance(4)
-            return super().dispatch(frame, connection, now_ms)
-
-    echo = Slow()
-    bench.server.rounds.dispatch = echo.dispatch
+    echo = Slow(bench)
     hog, other = await bench.connect(), await bench.connect()
     hog.send(b"".join(request(ECHO, number) for number in range(2000)))
     await bench.until(lambda: bool(echo.handled))
@@ -139,6 +155,31 @@ async def test_a_long_pipeline_of_slow_requests_does_not_block_other_clients(ben
     assert await other.answer() == (9999, b"")
     assert len(echo.handled) < 1000
     assert [(await hog.answer())[0] for _ in range(2000)] == list(range(2000))
+
+
+@pytest.mark.parametrize("size", [10, LARGE_FRAME_BYTES, 2 * LARGE_FRAME_BYTES, 2 * SCRATCH_BYTES])
+async def test_connections_together_do_not_take_a_long_turn(bench: Bench, size: int) -> None:
+    slow = Slow(bench)
+    clients = [await bench.connect() for _ in range(40)]
+    payload = bytes(range(256)) * (size // 256)
+    for client in clients:
+        client.send(b"".join(request(ECHO, number, payload) for number in range(4)))
+    slow.watch()
+    for client in clients:
+        assert [await client.answer() for _ in range(4)] == [(number, payload) for number in range(4)]
+    assert slow.longest_ms < PROMISED_MS
+
+
+async def test_a_client_that_comes_later_is_served_before_many_that_have_more(bench: Bench) -> None:
+    slow = Slow(bench)
+    hogs = [await bench.connect() for _ in range(40)]
+    other = await bench.connect()
+    for hog in hogs:
+        hog.send(b"".join(request(ECHO, number) for number in range(100)))
+    await bench.until(lambda: len(slow.handled) > 100)
+    other.send(request(ECHO, 9999))
+    assert await other.answer() == (9999, b"")
+    assert len(slow.handled) < 1000
 
 
 async def test_requests_after_a_parked_one_are_handled_but_answered_after_it(bench: Bench) -> None:

@@ -26,10 +26,10 @@ def assembled_frame(frame: bytes, begun: int, chance: random.Random) -> bytes:
         count = chance.randint(1, len(room))
         room[:count] = frame[position : position + count]
         position += count
-        whole = large.filled(count)
-        if whole is not None:
+        large.filled(count)
+        if large.is_whole:
             assert position == len(frame)
-            return whole
+            return large.whole()
 
 
 @cache
