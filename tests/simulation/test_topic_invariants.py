@@ -262,6 +262,17 @@ def test_a_folder_on_another_broker_is_found(scene: TopicScene) -> None:
     assert scene.violated(STRAY) == ["reassignments"]
 
 
+@pytest.mark.parametrize("is_reassigned", [True, False])
+def test_a_folder_may_stay_that_could_not_be_renamed_when_its_replica_was_removed(
+    scene: TopicScene, is_reassigned: bool
+) -> None:
+    if is_reassigned:
+        scene.reassign(1, 2, is_seen=True)
+    stuck = Folder(3, P, ID, is_stuck=True)
+    assert scene.violated(final({0: (1, 2)}, folders=[stuck])) == ([] if is_reassigned else ["reassignments"])
+    assert scene.violated(final({}, folders=[stuck])) == ([] if is_reassigned else ["topics"])
+
+
 def test_a_folder_may_stay_on_a_broker_that_was_away(scene: TopicScene) -> None:
     scene.registered(3, is_there=True)
     scene.reassign(2, 3, is_seen=True)

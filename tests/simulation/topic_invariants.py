@@ -13,7 +13,8 @@ there before, which is any of the sets asked for since the last reassignment tha
 A folder may stay where a replica was, as in Kafka: if the broker was lost when its replica was removed; or if the
 replica was removed by a cancellation, or by a reassignment that another one replaced or was replaced by, and the
 controller lost its office before the broker had answered. The store does not have what was to be removed any more then.
-If the controller cannot reach the broker, that may be some time after the change was seen.
+If the controller cannot reach the broker, that may be some time after the change was seen. A folder stays, too, that
+the broker could not rename when its replica was removed by a reassignment, because the disk failed: nobody asks again.
 """
 
 from __future__ import annotations
@@ -203,8 +204,10 @@ def _strays(history: History, final: FinalState, replicas: Replicas) -> Iterator
 
 
 def _may_stay(history: History, reassignments: Reassignments, folder: Folder) -> bool:
-    """Whether the broker's replica may have been removed while the broker, or the controller, was lost."""
+    """Whether the broker's replica may have been removed while the broker, the controller, or the disk was lost."""
     operations = reassignments.get(folder.partition, ())
+    if folder.is_stuck and operations:
+        return True
     giving = [n for n, each in enumerate(operations) if each.replicas is not None and folder.broker_id in each.replicas]
     cancelling = [n for n, each in enumerate(operations) if each.replicas is None]
     return _may_stay_after(history, operations, folder, giving) or _may_stay_after(
