@@ -152,6 +152,14 @@ def test_a_late_deletion_may_hit_the_next_topic_of_the_name(scene: TopicScene) -
     assert scene.violated(NOTHING) == ["topics"]
 
 
+def test_a_deletion_may_hit_a_topic_that_is_created_before_its_answer(scene: TopicScene) -> None:
+    scene.change(CREATE, 1)
+    deletion = scene.begin(TopicChange(process="admin", kind=DELETE, topic=P.topic))
+    scene.change(CREATE, 1)
+    scene.end(deletion)
+    assert scene.violated(NOTHING) == scene.violated(ONE) == []
+
+
 def test_a_topic_that_was_created_again_is_expected(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     scene.change(DELETE)

@@ -89,9 +89,8 @@ def _may_be_created_late(changes: Sequence[TopicChange]) -> bool:
 
 def _may_count(change: Operation, since: Operation) -> bool:
     """Whether an operation may have its effect after another has begun."""
-    if change.invoked_us >= since.invoked_us:
-        return True
-    return change.outcome is not Outcome.OK and change.invoked_us + LATE_US >= since.invoked_us
+    until_us = change.ended_us if change.outcome is Outcome.OK else change.invoked_us + LATE_US
+    return max(change.invoked_us, until_us) >= since.invoked_us
 
 
 def _leftovers(history: History, stored: StoredMetadata, final: FinalState) -> Iterator[Violation]:
