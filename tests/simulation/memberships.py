@@ -51,8 +51,9 @@ def shard_of(machines: Mapping[int, Machine], group: str) -> GroupShard | None:
 @dataclass(eq=False)
 class Membership:
     """A member as its client knows it. `since`: of what it consumes, in which epoch it got it; `kept_us`: when it sent
-    the last request whose answer let it keep that. `told_us`: since when it is to give up what it has beyond
-    `assigned`, and in which `term` of the coordinator it was told so."""
+    the last request whose answer let it keep that; `given_us`: the same of what it has given up, while the coordinator
+    may not know. `told_us`: since when it is to give up what it has beyond `assigned`, and in which `term` of the
+    coordinator it was told so."""
 
     process: str
     member_id: str
@@ -64,6 +65,7 @@ class Membership:
     assigned: frozenset[TopicIdPartition] = frozenset()
     since: dict[TopicIdPartition, int] = field(default_factory=dict)
     kept_us: dict[TopicIdPartition, int] = field(default_factory=dict)
+    given_us: list[int] = field(default_factory=list)
     heard_us: int = 0
     """When it sent the last request that was answered well."""
     told_us: int | None = None
@@ -101,6 +103,7 @@ class Memberships:
         has_changed = epoch != member.epoch or (assigned is not None and frozenset(assigned) != member.assigned)
         member.epoch = epoch
         member.heard_us = sent_us
+        member.given_us.clear()
         if assigned is not None:
             member.assigned = frozenset(assigned)
         if has_changed:
@@ -121,7 +124,7 @@ class Memberships:
         if partition in member.since:
             return
         other = self._owners.get(partition)
-        if other is not None and self._now_us() < min(other.kept_us.values()) + other.patience_us:
+        if other is not None and self._now_us() < min([*other.kept_us.values(), *other.given_us]) + other.patience_us:
             text = f"{named([partition])} of {self.group} was given to {member.member_id}"
             self._wrong(OWNERS, f"{text}, and {other.member_id} in epoch {other.epoch} still consumes it")
         self._owners[partition] = member
@@ -142,7 +145,8 @@ class Memberships:
         """The member consumes these no longer, before it tells anybody."""
         given = [partition for partition in partitions if partition in member.since]
         for partition in given:
-            del member.since[partition], member.kept_us[partition]
+            del member.since[partition]
+            member.given_us.append(member.kept_us.pop(partition))
             if self._owners.get(partition) is member:
                 del self._owners[partition]
         if not member.surplus:
@@ -157,6 +161,7 @@ class Memberships:
         """The member leaves, or has heard that it is none."""
         self.gives_up(member, sorted(member.since), reason)
         member.assigned = frozenset()
+        member.given_us.clear()
         member.told_us = None
 
     def must_be_refused(self, member: Membership, epoch: int, partitions: Collection[TopicIdPartition]) -> bool:
