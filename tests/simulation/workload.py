@@ -96,7 +96,7 @@ from tests.simulation.held_offsets import HELD_GROUP, HELD_TIMEOUT_MS, HOLDER, H
 from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
-from tests.simulation.memberships import Memberships, shard_of
+from tests.simulation.memberships import Memberships, shard_of, writing_shard_of
 from tests.simulation.newcomers import Newcomers
 from tests.simulation.one_offs import ONE_OFF_IDS, ONE_OFFS_GROUP, OneOffs
 from tests.simulation.passing_members import PASSING_GROUPS, PassingMembers
@@ -603,6 +603,7 @@ class Workload:
                 cluster("brief-offsets"),
                 history,
                 source("brief-offsets"),
+                partial(writing_shard_of, self._world.machines, BRIEF_GROUP),
                 name="brief-offsets",
                 partition=self.partitions[0],
             ),
