@@ -8,7 +8,8 @@
 (D) UNKNOWN_SERVER_ERROR, for all creations of the same resource pattern: a principal that is not TYPE:NAME, a name that
     ZooKeeper does not take. Kafka says no more; here a text says why.
 (E) The ACLs of one resource pattern are changed together. They hold on this broker before the response. An ACL that two
-    filters of DeleteAcls select belongs to the result of the first.
+    filters of DeleteAcls select belongs to the result of the first. DeleteAcls answers with all ACLs that it has tried
+    to delete: if the session with the store ends, the second try may not find what the first one has deleted.
 
 Any broker answers. Source: Kafka's `AclApis`, `AclAuthorizer`.
 """
@@ -16,6 +17,7 @@ Any broker answers. Source: Kafka's `AclApis`, `AclAuthorizer`.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -110,12 +112,13 @@ class AclHandlers:
         named = (pattern for pattern in filters.named_patterns() if name_fault(pattern.name) is None)
         patterns = dict.fromkeys([*stored.authorizer.acls, *named])
         selected = [pattern async for pattern in others_between(patterns) if filters.of(pattern)]
-        changes = ((pattern, _deletion(filters, pattern)) for pattern in selected)
+        tried: defaultdict[ResourcePattern, set[AccessControlEntry]] = defaultdict(set)
+        changes = ((pattern, _deletion(filters, pattern, tried[pattern])) for pattern in selected)
         deleted: list[list[DeletedItem]] = [[] for _ in request.filters]
-        async for pattern, (before, after, error) in stored.alter(changes):
+        async for pattern, (before, _, error) in stored.alter(changes):
             if len(before) > MANY_ACLS:
                 await asyncio.sleep(0)
-            for entry in sorted(before - after):
+            for entry in sorted(tried.pop(pattern)):
                 index = filters.first(pattern, entry)
                 assert index is not None
                 deleted[index].append((pattern, entry, error))
@@ -187,8 +190,15 @@ def _addition(acls: Iterable[AccessControlEntry]) -> AclChange:
     return lambda before: before.union(acls)
 
 
-def _deletion(filters: Filters, pattern: ResourcePattern) -> AclChange:
-    return lambda before: frozenset(entry for entry in before if filters.first(pattern, entry) is None)
+def _deletion(filters: Filters, pattern: ResourcePattern, tried: set[AccessControlEntry]) -> AclChange:
+    """Adds what it deletes to `tried`."""
+
+    def delete(before: Acls) -> Acls:
+        deleted = frozenset(entry for entry in before if filters.first(pattern, entry) is not None)
+        tried.update(deleted)
+        return before - deleted
+
+    return delete
 
 
 def _described(pattern: ResourcePattern, acls: Acls, wanted: EntryFilter) -> Any:

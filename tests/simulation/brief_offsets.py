@@ -5,6 +5,7 @@ The commits name their retention time, as those of old clients do: offsets.reten
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 
 from odradek.protocol.errors import ErrorCode
@@ -23,15 +24,23 @@ ASK_EVERY_S = 1.0
 
 
 class BriefOffsets:
-    """`run` returns after `is_ending` was set."""
+    """`writer` returns the coordinator, if it can write. `run` returns after `is_ending` was set."""
 
     def __init__(
-        self, cluster: Cluster, history: History, source: Random, *, name: str, partition: TopicPartition
+        self,
+        cluster: Cluster,
+        history: History,
+        source: Random,
+        writer: Callable[[], object],
+        *,
+        name: str,
+        partition: TopicPartition,
     ) -> None:
         self.is_ending = False
         self._cluster = cluster
         self._history = history
         self._source = source
+        self._writer = writer
         self._name = name
         self._partition = partition
 
@@ -89,5 +98,5 @@ class BriefOffsets:
             self._cluster.forget_coordinator(GROUP, BRIEF_GROUP)
             self._history.end(asked, Outcome.UNKNOWN, code.name)
             return
-        asked.offset = found.committed_offset
+        asked.offset, asked.writer = found.committed_offset, self._writer()
         self._history.end(asked, Outcome.OK)

@@ -4,7 +4,8 @@ Each batch is one change of a group. After it:
 
 log owners    no partition is assigned to, or kept by, two members
 log epochs    no epoch of a group, of its target and of a member is smaller than before, but that of a static member
-              that goes for a while; and no target is ahead of its group
+              that goes for a while; and no target is ahead of its group. A group that was classic begins with its
+              generation, which may be 0
 targets       when the target of a group is complete, it has each partition of the subscribed topics once, for a member
               that is subscribed to the topic
 """
@@ -100,6 +101,8 @@ class ConsumerGroupLedger:
         self.found: list[Finding] = []
         self._changed: dict[str, bool] = {}
         """The groups of this batch, and whether a target is complete."""
+        self._new: set[str] = set()
+        """Those that were not there before."""
 
     def branch(self) -> ConsumerGroupLedger:
         """Returns a copy."""
@@ -118,13 +121,18 @@ class ConsumerGroupLedger:
         if kind == PARTITION_METADATA:
             return
         value = decode_versioned(VALUES[kind], record.value)[1]
-        group = self.groups.setdefault(group_id, LoggedConsumerGroup())
+        if group_id not in self.groups:
+            self.groups[group_id] = LoggedConsumerGroup()
+            self._new.add(group_id)
+        group = self.groups[group_id]
         self._changed.setdefault(group_id, False)
         if kind == GROUP_EPOCH:
-            self._grows(f"group {group_id}", group.epoch, value.epoch)
+            if group_id not in self._new:
+                self._grows(f"group {group_id}", group.epoch, value.epoch)
             group.epoch = value.epoch
         elif kind == TARGET_EPOCH:
-            self._grows(f"the target of {group_id}", group.target_epoch, value.assignment_epoch)
+            if group_id not in self._new:
+                self._grows(f"the target of {group_id}", group.target_epoch, value.assignment_epoch)
             group.target_epoch = value.assignment_epoch
             self._changed[group_id] = value.assignment_timestamp > 0
         elif kind == REGEX:
@@ -182,6 +190,7 @@ class ConsumerGroupLedger:
             if is_complete and group.target_epoch == group.epoch:
                 self.found += _wrong_target(group_id, group, self.lasting)
         self._changed.clear()
+        self._new.clear()
 
     def _grows(self, whose: str, before: int, after: int) -> None:
         if after < before:

@@ -16,7 +16,7 @@ import errno
 import os
 from collections.abc import Callable
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from odradek.protocol.records import iter_batches
 from odradek.storage.file_names import LOG_SUFFIX
@@ -41,6 +41,14 @@ class SimulatedDisk(ForgetfulFiles):
         self.traps: list[Callable[[str, str], object]] = []
         self.lost: set[str] = set()
         """The files of which the process that uses the disk knows that a sync has failed, and lost pages."""
+        self.stuck: set[str] = set()
+        """The files and directories that could not be renamed when a process tried to, nor were since."""
+
+    def crash(self, source: Random | None = None) -> Self:
+        """See ForgetfulFiles."""
+        after = super().crash(source)
+        after.stuck = self.stuck
+        return after
 
     def put(self, path: str, content: bytes) -> None:
         """An operator puts a file here, whatever state the disk is in."""
@@ -60,6 +68,15 @@ class SimulatedDisk(ForgetfulFiles):
             if self.failed_syncs_lose_pages:
                 self.lost.add(path)
             raise self.fail_sync
+
+    def rename(self, source: str, target: str) -> None:
+        """See ForgetfulFiles."""
+        try:
+            super().rename(source, target)
+        except OSError:
+            self.stuck.add(source)
+            raise
+        self.stuck.discard(source)
 
     def start_of_process(self) -> None:
         """A process begins to use the disk. Other processes have used the page cache meanwhile, and a machine that has

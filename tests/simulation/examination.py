@@ -178,7 +178,11 @@ def folders_of(machine: Machine, parse: Callable[[str], TopicPartition | None] =
     with machine.disk.looked_into():
         return [
             Folder(
-                machine.broker_id, partition, _topic_id(machine, f"{directory}/{name}/{PARTITION_METADATA}"), directory
+                machine.broker_id,
+                partition,
+                _topic_id(machine, f"{directory}/{name}/{PARTITION_METADATA}"),
+                directory,
+                is_stuck=f"{directory}/{name}" in machine.disk.stuck,
             )
             for directory in DIRECTORIES
             for name in (machine.disk.list_directory(directory) if machine.disk.exists(directory) else ())

@@ -143,6 +143,8 @@ class Folder(NamedTuple):
     topic_id: UUID | None
     directory: str = ""
     """The log directory."""
+    is_stuck: bool = False
+    """Whether the broker has tried to rename it, and could not."""
 
 
 class SettingInForce(NamedTuple):

@@ -17,8 +17,8 @@ from tests.simulation.violation import Violation
 
 CLOCKS_DIFFER_US = 4_100_000
 """Between two brokers, at most: one notes the commit, the other one lets it expire."""
-LONGEST_DELAY_US = 7_000_000
-"""Between the end of the retention time and the removal, while a coordinator answers."""
+LONGEST_DELAY_US = 5_000_000
+"""Between the end of the retention time and the removal, while one coordinator answers, and can write."""
 
 
 def strays_are_refused(history: History, final: FinalState) -> Iterator[Violation]:
@@ -31,17 +31,17 @@ def strays_are_refused(history: History, final: FinalState) -> Iterator[Violatio
 def brief_offsets_expire(history: History, final: FinalState) -> Iterator[Violation]:
     """expired"""
     last: BriefCommit | None = None
-    overdue_us: int | None = None
+    overdue: BriefAnswer | None = None
     for operation in history.operations:
         if isinstance(operation, BriefCommit):
-            last, overdue_us = operation, None
+            last, overdue = operation, None
         elif isinstance(operation, BriefAnswer) and last is not None:
             yield from _not_too_early(last, operation)
             if not _is_overdue(last, operation):
-                overdue_us = None
-            elif overdue_us is None:
-                overdue_us = operation.invoked_us
-            elif operation.invoked_us > overdue_us + LONGEST_DELAY_US:
+                overdue = None
+            elif overdue is None or operation.writer != overdue.writer:
+                overdue = operation
+            elif operation.invoked_us > overdue.invoked_us + LONGEST_DELAY_US:
                 yield Violation("expired", f"offset {operation.offset} has not expired", (last, operation))
 
 
@@ -53,8 +53,8 @@ def _not_too_early(commit: BriefCommit, answer: BriefAnswer) -> Iterator[Violati
 
 
 def _is_overdue(commit: BriefCommit, answer: BriefAnswer) -> bool:
-    """Whether a coordinator says that the offset is there after its time: it must not say so for long."""
-    if answer.outcome is not Outcome.OK or answer.offset < 0:
+    """Whether a coordinator that can write says that the offset is there after its time: it must not for long."""
+    if answer.outcome is not Outcome.OK or answer.offset < 0 or answer.writer is None:
         return False
     return answer.invoked_us > commit.ended_us + commit.retention_us + CLOCKS_DIFFER_US
 

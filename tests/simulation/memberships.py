@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.coordinator.runtime.runtime import partition_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
+from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.history import History
@@ -35,24 +36,40 @@ SOON_US = 1_000_000
 
 def shard_of(machines: Mapping[int, Machine], group: str) -> GroupShard | None:
     """The newest shard that coordinates a group; None if there is none now. Whoever loads it anew has another one."""
+    found = _coordinator_of(machines, group)
+    return None if found is None else found[1]
+
+
+def writing_shard_of(machines: Mapping[int, Machine], group: str) -> GroupShard | None:
+    """The same, if it can write: its log has enough replicas, and they have all of it."""
+    found = _coordinator_of(machines, group)
+    if found is None:
+        return None
+    partition, shard = found
+    is_replicated = partition.log.state.high_watermark == partition.log.state.log_end_offset
+    return shard if is_replicated and not partition.is_under_min_isr else None
+
+
+def _coordinator_of(machines: Mapping[int, Machine], group: str) -> tuple[Partition, GroupShard] | None:
     key = TopicPartition(GROUP_TOPIC, partition_for(group, int(SETTINGS["offsets.topic.num.partitions"])))
-    found: tuple[int, GroupShard] | None = None
+    found: tuple[Partition, GroupShard] | None = None
     for machine in machines.values():
         broker = machine.running
         partition = None if broker is None else broker.replica_manager.partitions.get(key)
         if broker is None or partition is None or not partition.is_leader:
             continue
         for shard in broker.coordinators.groups.shards():
-            if shard.partition == key.partition and (found is None or found[0] < partition.leader_epoch):
-                found = partition.leader_epoch, shard
-    return None if found is None else found[1]
+            if shard.partition == key.partition and (found is None or found[0].leader_epoch < partition.leader_epoch):
+                found = partition, shard
+    return found
 
 
 @dataclass(eq=False)
 class Membership:
     """A member as its client knows it. `since`: of what it consumes, in which epoch it got it; `kept_us`: when it sent
-    the last request whose answer let it keep that. `told_us`: since when it is to give up what it has beyond
-    `assigned`, and in which `term` of the coordinator it was told so."""
+    the last request whose answer let it keep that; `given_us`: the same of what it has given up, while the coordinator
+    may not know. `told_us`: since when it is to give up what it has beyond `assigned`, and in which `term` of the
+    coordinator it was told so."""
 
     process: str
     member_id: str
@@ -64,6 +81,7 @@ class Membership:
     assigned: frozenset[TopicIdPartition] = frozenset()
     since: dict[TopicIdPartition, int] = field(default_factory=dict)
     kept_us: dict[TopicIdPartition, int] = field(default_factory=dict)
+    given_us: list[int] = field(default_factory=list)
     heard_us: int = 0
     """When it sent the last request that was answered well."""
     told_us: int | None = None
@@ -73,6 +91,11 @@ class Membership:
     def surplus(self) -> frozenset[TopicIdPartition]:
         """What it must give up."""
         return frozenset(self.since) - self.assigned
+
+    @property
+    def there_until_us(self) -> int:
+        """Before this time its coordinator cannot have removed it."""
+        return min([self.heard_us, *self.kept_us.values(), *self.given_us]) + self.patience_us
 
 
 class Memberships:
@@ -101,6 +124,7 @@ class Memberships:
         has_changed = epoch != member.epoch or (assigned is not None and frozenset(assigned) != member.assigned)
         member.epoch = epoch
         member.heard_us = sent_us
+        member.given_us.clear()
         if assigned is not None:
             member.assigned = frozenset(assigned)
         if has_changed:
@@ -121,7 +145,7 @@ class Memberships:
         if partition in member.since:
             return
         other = self._owners.get(partition)
-        if other is not None and self._now_us() < min(other.kept_us.values()) + other.patience_us:
+        if other is not None and self._now_us() < other.there_until_us:
             text = f"{named([partition])} of {self.group} was given to {member.member_id}"
             self._wrong(OWNERS, f"{text}, and {other.member_id} in epoch {other.epoch} still consumes it")
         self._owners[partition] = member
@@ -142,7 +166,8 @@ class Memberships:
         """The member consumes these no longer, before it tells anybody."""
         given = [partition for partition in partitions if partition in member.since]
         for partition in given:
-            del member.since[partition], member.kept_us[partition]
+            del member.since[partition]
+            member.given_us.append(member.kept_us.pop(partition))
             if self._owners.get(partition) is member:
                 del self._owners[partition]
         if not member.surplus:
@@ -157,6 +182,7 @@ class Memberships:
         """The member leaves, or has heard that it is none."""
         self.gives_up(member, sorted(member.since), reason)
         member.assigned = frozenset()
+        member.given_us.clear()
         member.told_us = None
 
     def must_be_refused(self, member: Membership, epoch: int, partitions: Collection[TopicIdPartition]) -> bool:

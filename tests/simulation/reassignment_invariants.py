@@ -4,7 +4,8 @@
              began. A reassignment that is under way keeps its origin and its target, whoever is the controller, until
              somebody asks for another one; and if its target is in sync and a controller is at work, it ends in time.
 
-A partition that never had a leader has nothing to lose: its replicas may change at once.
+A partition that never had a leader has nothing to lose: a reassignment that begins then ends at once, with the first
+leader.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Moves:
         self._history = history
         self._states = states
         self._reached: dict[TopicPartition, bool] = {}
-        """Whether the target of a reassignment was in sync since it began."""
+        """Whether the target of a reassignment was in sync since it began, or the partition had no leader before."""
         self._targets: dict[TopicPartition, tuple[int, ...]] = {}
         self._ready_since: dict[TopicPartition, int] = {}
 
@@ -101,7 +102,7 @@ class Moves:
             self._forget(key)
         elif after.target != before.target or not before.is_moving:
             self._targets[key] = after.target
-            self._reached[key] = False
+            self._reached[key] = key not in self._states
             self._ready_since.pop(key, None)
             self._note_in_sync(key)
 

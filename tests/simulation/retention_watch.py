@@ -14,6 +14,7 @@ from odradek.protocol.errors import ProtocolError
 from odradek.storage.log.log import Log
 from tests.simulation.history import History
 from tests.simulation.log_contents import segment_contents
+from tests.simulation.loop import ProcessEnded
 from tests.simulation.retention_history import Retained
 
 LONGEST_RUN_MS = 600_000
@@ -58,7 +59,7 @@ def watch_retention(history: History, process: str, replica_manager: Any) -> Non
                 note(_why_wrong(log, before, now_ms))
                 yield deleted
                 before = _before(log)
-        except ProtocolError:  # a disk error: the start has moved, and not all segments before it are gone
+        except (ProtocolError, ProcessEnded):  # the start has moved, and not all segments before it are gone
             note("")
             raise
 

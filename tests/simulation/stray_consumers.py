@@ -74,7 +74,7 @@ class StrayConsumers:
     def _is_certain(self, member: ConsumerMember) -> bool:
         """Whether its coordinator cannot have removed it."""
         now_us = round(asyncio.get_running_loop().time() * 1e6)
-        return not member.is_ending and now_us < member.membership.heard_us + member.membership.patience_us
+        return not member.is_ending and now_us < member.membership.there_until_us
 
     def _of(self, member: ConsumerMember, epoch: int) -> ConsumerGroupHeartbeatRequest:
         request = self._beat(member.membership.member_id, epoch)

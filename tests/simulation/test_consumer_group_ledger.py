@@ -76,6 +76,13 @@ def test_what_records_add_up_to(ledger: ConsumerGroupLedger) -> None:
     assert list(ledger.groups) == ["g"]
 
 
+def test_a_group_that_was_classic_begins_with_any_epoch() -> None:
+    ledger = ConsumerGroupLedger()
+    begun = [member_record("g", ONE), group_epoch_record("g", 0, 7), target_epoch_record("g", 0, 1000)]
+    assert take(ledger, *begun, group_epoch_record("g", 1, 7)) == []
+    assert take(ledger, group_epoch_record("g", 0, 7)) == ["log epochs"]
+
+
 @pytest.mark.parametrize("both", [OTHER._replace(assigned={TOPIC: {0: 2}}), OTHER._replace(revoking={TOPIC: {0: 2}})])
 def test_a_partition_of_two_members(ledger: ConsumerGroupLedger, both: ConsumerMember) -> None:
     assert take(ledger, assignment_record("g", both)) == ["log owners"]

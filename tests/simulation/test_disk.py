@@ -58,6 +58,21 @@ def test_a_broken_disk_fails_until_it_is_mended() -> None:
     file.sync()
 
 
+def test_a_disk_knows_what_could_not_be_renamed_until_it_is() -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/d/f")
+    disk.sync_directory("/")
+    disk.sync_directory("/d")
+    disk.broken = {"/d"}
+    with pytest.raises(OSError, match="error"):
+        disk.rename("/d/f", "/d/g")
+    disk.broken.clear()
+    disk = disk.crash()
+    assert disk.stuck == {"/d/f"}
+    disk.rename("/d/f", "/d/g")
+    assert disk.stuck == set()
+
+
 def test_after_the_end_of_a_process_its_locks_are_free() -> None:
     disk = SimulatedDisk()
     assert disk.lock("/lock") is not None

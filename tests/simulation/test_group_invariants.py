@@ -27,7 +27,7 @@ def scene_of(answer: int, after_us: int) -> Scene:
     commit = BriefCommit(process="p", group="brief", partition=ORDERS, offset=3, retention_us=RETENTION_US)
     scene.add(commit)
     scene.now_us += after_us
-    scene.add(BriefAnswer(process="p", group="brief", partition=ORDERS, offset=answer))
+    scene.add(BriefAnswer(process="p", group="brief", partition=ORDERS, offset=answer, writer="one"))
     return scene
 
 
@@ -56,17 +56,22 @@ def test_an_offset_is_there_as_long_as_it_must_be() -> None:
 @pytest.mark.parametrize(
     ("between", "after_us", "expected"),
     [
-        ((3, Outcome.OK), LONGEST_DELAY_US - 10, []),
-        ((3, Outcome.OK), LONGEST_DELAY_US + 10, ["offset 3 has not expired"]),
-        ((-1, Outcome.UNKNOWN), LONGEST_DELAY_US + 10, []),
+        ((3, Outcome.OK, "one"), LONGEST_DELAY_US - 10, []),
+        ((3, Outcome.OK, "one"), LONGEST_DELAY_US + 10, ["offset 3 has not expired"]),
+        ((-1, Outcome.UNKNOWN, "one"), LONGEST_DELAY_US + 10, []),
+        ((3, Outcome.OK, None), LONGEST_DELAY_US + 10, []),
+        ((3, Outcome.OK, "other"), LONGEST_DELAY_US + 10, []),
     ],
+    ids=["soon", "late", "no answer", "it could not write", "another coordinator"],
 )
-def test_an_offset_is_gone_in_the_end(between: tuple[int, Outcome], after_us: int, expected: list[str]) -> None:
+def test_an_offset_is_gone_in_the_end(
+    between: tuple[int, Outcome, str | None], after_us: int, expected: list[str]
+) -> None:
     scene = scene_of(3, RETENTION_US + CLOCKS_DIFFER_US + 10)
-    offset, outcome = between
-    scene.add(BriefAnswer(process="p", group="brief", partition=ORDERS, offset=offset), outcome)
+    offset, outcome, writer = between
+    scene.add(BriefAnswer(process="p", group="brief", partition=ORDERS, offset=offset, writer=writer), outcome)
     scene.now_us += after_us
-    scene.add(BriefAnswer(process="p", group="brief", partition=ORDERS, offset=3))
+    scene.add(BriefAnswer(process="p", group="brief", partition=ORDERS, offset=3, writer="one"))
     assert texts(scene) == expected
 
 

@@ -75,6 +75,30 @@ def test_who_does_not_give_up_in_time_may_have_been_removed(group: Group, after_
     assert group.found() == found
 
 
+def test_who_does_not_give_up_in_time_may_have_been_removed_although_it_was_heard(group: Group) -> None:
+    one = group.member("one")
+    group.memberships.told(one, 2, [P, Q], 1 * S)
+    group.memberships.told(one, 2, [Q], 2 * S)
+    assert one.there_until_us == 4 * S
+    group.memberships.gives_up(one, [P], "told to")
+    assert one.there_until_us == 4 * S
+    group.memberships.told(one, 2, None, 3 * S)
+    assert one.there_until_us == 6 * S
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_who_does_not_say_in_time_that_it_has_given_up_may_have_been_removed(group: Group, is_heard: bool) -> None:
+    one, other = group.member("one"), group.member("other")
+    group.memberships.told(one, 2, [P, Q], 0)
+    group.memberships.told(one, 2, [Q], 1 * S)
+    group.memberships.gives_up(one, [P], "told to")
+    if is_heard:
+        group.memberships.told(one, 2, None, 1 * S)
+    group.now_us = 3 * S
+    group.memberships.told(other, 3, [Q], 3 * S)
+    assert group.found() == (["owners"] if is_heard else [])
+
+
 def test_an_epoch_does_not_fall(group: Group) -> None:
     one = group.member("one")
     group.memberships.told(one, 5, [], 0)

@@ -75,6 +75,14 @@ def test_an_old_replica_that_leaves_early_is_found(scene: MovingScene) -> None:
     assert "[2] have left" in scene.store(MOVED)[0]
 
 
+def test_a_partition_without_any_leader_before_moves_at_once(scene: MovingScene) -> None:
+    scene.ask(3, 1)
+    del scene.states[P]
+    assert scene.store(MOVING) == []
+    assert scene.in_sync(3) == []
+    assert scene.store(MOVED) == []
+
+
 def test_what_was_in_sync_in_an_earlier_reassignment_does_not_count(scene: MovingScene) -> None:
     scene.ask(3, 1)
     scene.store(MOVING)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.disk import SimulatedDisk
 from tests.simulation.final_state import FinalState, ReplicaLog
 from tests.simulation.history import Outcome
+from tests.simulation.loop import ProcessEnded
 from tests.simulation.retention_history import Deletion, Retained, Skipped
 from tests.simulation.retention_invariants import only_what_may_go_is_deleted, what_is_deleted_is_deleted_everywhere
+from tests.simulation.retention_watch import watch_retention
 from tests.simulation.scenes import Scene
+from tests.storage.small_logs import append, open_small
 
 P = TopicPartition("readings", 0)
 
@@ -46,6 +54,23 @@ def test_a_request_up_to_the_high_watermark_counts_as_far_as_it_was_answered(sce
     assert broken(scene, replica(5)) == ["retained"]
     scene.add(Deletion(process="d", partition=P, before=-1), Outcome.UNKNOWN)
     assert broken(scene, replica(20)) == []
+
+
+def test_a_step_in_which_the_process_ends_has_moved_the_start(scene: Scene) -> None:
+    log = open_small(SimulatedDisk())
+    append(log)
+
+    def steps(*_: Any) -> Iterator[int]:
+        yield 0
+        log.state.log_start_offset = 1
+        raise ProcessEnded
+
+    manager = SimpleNamespace(_retention_of=steps)
+    watch_retention(scene.history, "broker-1", manager)
+    with pytest.raises(ProcessEnded):
+        list(manager._retention_of(SimpleNamespace(log=log, topic_partition=P), 0))
+    assert broken(scene, replica(1)) == []
+    assert broken(scene, replica(2)) == ["retained"]
 
 
 def test_a_step_that_deletes_too_much_is_found(scene: Scene) -> None:

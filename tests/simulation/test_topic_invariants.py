@@ -152,6 +152,14 @@ def test_a_late_deletion_may_hit_the_next_topic_of_the_name(scene: TopicScene) -
     assert scene.violated(NOTHING) == ["topics"]
 
 
+def test_a_deletion_may_hit_a_topic_that_is_created_before_its_answer(scene: TopicScene) -> None:
+    scene.change(CREATE, 1)
+    deletion = scene.begin(TopicChange(process="admin", kind=DELETE, topic=P.topic))
+    scene.change(CREATE, 1)
+    scene.end(deletion)
+    assert scene.violated(NOTHING) == scene.violated(ONE) == []
+
+
 def test_a_topic_that_was_created_again_is_expected(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     scene.change(DELETE)
@@ -260,6 +268,17 @@ def test_a_folder_on_another_broker_is_found(scene: TopicScene) -> None:
     scene.reassign(1, 2, is_seen=True)
     assert scene.violated(final({0: (1, 2)}, folders=[Folder(1, P, ID), Folder(2, P, ID)])) == []
     assert scene.violated(STRAY) == ["reassignments"]
+
+
+@pytest.mark.parametrize("is_reassigned", [True, False])
+def test_a_folder_may_stay_that_could_not_be_renamed_when_its_replica_was_removed(
+    scene: TopicScene, is_reassigned: bool
+) -> None:
+    if is_reassigned:
+        scene.reassign(1, 2, is_seen=True)
+    stuck = Folder(3, P, ID, is_stuck=True)
+    assert scene.violated(final({0: (1, 2)}, folders=[stuck])) == ([] if is_reassigned else ["reassignments"])
+    assert scene.violated(final({}, folders=[stuck])) == ([] if is_reassigned else ["topics"])
 
 
 def test_a_folder_may_stay_on_a_broker_that_was_away(scene: TopicScene) -> None:

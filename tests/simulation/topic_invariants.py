@@ -13,7 +13,8 @@ there before, which is any of the sets asked for since the last reassignment tha
 A folder may stay where a replica was, as in Kafka: if the broker was lost when its replica was removed; or if the
 replica was removed by a cancellation, or by a reassignment that another one replaced or was replaced by, and the
 controller lost its office before the broker had answered. The store does not have what was to be removed any more then.
-If the controller cannot reach the broker, that may be some time after the change was seen.
+If the controller cannot reach the broker, that may be some time after the change was seen. A folder stays, too, that
+the broker could not rename when its replica was removed by a reassignment, because the disk failed: nobody asks again.
 """
 
 from __future__ import annotations
@@ -88,9 +89,8 @@ def _may_be_created_late(changes: Sequence[TopicChange]) -> bool:
 
 def _may_count(change: Operation, since: Operation) -> bool:
     """Whether an operation may have its effect after another has begun."""
-    if change.invoked_us >= since.invoked_us:
-        return True
-    return change.outcome is not Outcome.OK and change.invoked_us + LATE_US >= since.invoked_us
+    until_us = change.ended_us if change.outcome is Outcome.OK else change.invoked_us + LATE_US
+    return max(change.invoked_us, until_us) >= since.invoked_us
 
 
 def _leftovers(history: History, stored: StoredMetadata, final: FinalState) -> Iterator[Violation]:
@@ -203,8 +203,10 @@ def _strays(history: History, final: FinalState, replicas: Replicas) -> Iterator
 
 
 def _may_stay(history: History, reassignments: Reassignments, folder: Folder) -> bool:
-    """Whether the broker's replica may have been removed while the broker, or the controller, was lost."""
+    """Whether the broker's replica may have been removed while the broker, the controller, or the disk was lost."""
     operations = reassignments.get(folder.partition, ())
+    if folder.is_stuck and operations:
+        return True
     giving = [n for n, each in enumerate(operations) if each.replicas is not None and folder.broker_id in each.replicas]
     cancelling = [n for n, each in enumerate(operations) if each.replicas is None]
     return _may_stay_after(history, operations, folder, giving) or _may_stay_after(

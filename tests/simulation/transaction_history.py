@@ -65,11 +65,13 @@ class BriefCommit(Operation):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BriefAnswer(Operation):
-    """What the coordinator says of an offset that may expire; -1: there is none."""
+    """What the coordinator says of an offset that may expire; -1: there is none. `writer`: the coordinator, if it can
+    write at this moment, or None."""
 
     group: str
     partition: TopicPartition
     offset: int = -1
+    writer: object = None
 
     def describe(self) -> str:
         """See Operation."""

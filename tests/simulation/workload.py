@@ -96,9 +96,8 @@ from tests.simulation.held_offsets import HELD_GROUP, HELD_TIMEOUT_MS, HOLDER, H
 from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
-from tests.simulation.memberships import Memberships, shard_of
+from tests.simulation.memberships import Memberships, shard_of, writing_shard_of
 from tests.simulation.newcomers import Newcomers
-from tests.simulation.newer_stragglers import NEWER_STRAGGLERS, NewerStragglers
 from tests.simulation.one_offs import ONE_OFF_IDS, ONE_OFFS_GROUP, OneOffs
 from tests.simulation.passing_members import PASSING_GROUPS, PassingMembers
 from tests.simulation.retention import READINGS, READINGS_PARTITIONS, RecordDeleter, readings_settings
@@ -107,7 +106,7 @@ from tests.simulation.security import ADMINISTRATORS, BROKERS, Security, rights
 from tests.simulation.segments import LARGEST_BATCH_FACTOR
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
-from tests.simulation.stragglers import STRAGGLERS, Stragglers
+from tests.simulation.stragglers import NEWER_STRAGGLERS, STRAGGLERS, NewerStragglers, OlderStragglers
 from tests.simulation.stray_consumers import StrayConsumers
 from tests.simulation.strays import STRAYS, Strays
 from tests.simulation.upkeep import DiskMover, SettingsKeeper
@@ -580,7 +579,7 @@ class Workload:
             return [member.identity for member in self._belonging.values() if member.identity[0]]
 
         trespassers: dict[str, Client] = {
-            "stragglers": Stragglers(
+            "stragglers": OlderStragglers(
                 new_producer,
                 _texts,
                 source("stragglers"),
@@ -604,6 +603,7 @@ class Workload:
                 cluster("brief-offsets"),
                 history,
                 source("brief-offsets"),
+                partial(writing_shard_of, self._world.machines, BRIEF_GROUP),
                 name="brief-offsets",
                 partition=self.partitions[0],
             ),
@@ -626,8 +626,12 @@ class Workload:
             other=self.partitions[0],
         )
         trespassers["newer-stragglers"] = NewerStragglers(
-            lambda name: NewerLateProducer(
-                cluster("newer-stragglers"), history, name=name, transactional_id=NEWER_STRAGGLERS
+            lambda name, timeout_ms: NewerLateProducer(
+                cluster("newer-stragglers"),
+                history,
+                name=name,
+                transactional_id=NEWER_STRAGGLERS,
+                timeout_ms=timeout_ms,
             ),
             _texts,
             source("newer-stragglers"),

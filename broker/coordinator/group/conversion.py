@@ -11,7 +11,8 @@ One batch of records does it, so the log has either kind. The first is replayed 
 follows in the batch. The second makes the classic group itself, with what no record has: all protocols of its members,
 and how far they are. Members that have not reached the group's epoch keep what they have until they rejoin, also if the
 group is converted again before: they may commit it, and are told to rejoin. In Kafka they have lost their generation,
-and others read again what they could not commit.
+and others read again what they could not commit. If the coordinator is lost before they have rejoined, the next one
+tells them to; Kafka's takes the targets for assignments, of which the members do not know.
 
 Source: Kafka's GroupMetadataManager (validateOnlineUpgrade, convertToConsumerGroup, convertToClassicGroup),
 ConsumerGroup (fromClassicGroup, createConsumerGroupRecords), ClassicGroup (fromConsumerGroup).
@@ -160,7 +161,8 @@ class Conversions:
         assert downgrade is not None
         group = self._classic(former, downgrade)
         assignments = {member.member_id: member.assignment for member in group.members}
-        records = [*outcome.records, *_tombstones(former, downgrade), group_metadata_record(group, assignments)]
+        record = group_metadata_record(group, assignments, must_rejoin=downgrade.rebalance)
+        records = [*outcome.records, *_tombstones(former, downgrade), record]
         decision = Decision(records, done, replay=False, base_sequence=BASE_SEQUENCE)
         self._act(decision)
         if decision.base_offset < 0:

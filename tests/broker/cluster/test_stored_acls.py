@@ -13,13 +13,18 @@ from structlog.testing import capture_logs
 from odradek.broker.cluster import stored_acls
 from odradek.broker.cluster.store_follower import EXPIRATION_MS
 from odradek.broker.cluster.stored_acls import Altered, StoredAcls
+from odradek.broker.handlers.acls import AclHandlers
 from odradek.broker.metadata_store import acl_znodes
 from odradek.broker.metadata_store.acl_znodes import acl_path, encode_acls, parse_acls
 from odradek.broker.metadata_store.interface import LONGEST_ENTRY, Delete, MetadataStore, StoreDamaged
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.requests.endpoint import Endpoint
+from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.broker.security.authorizer.acl import AccessControlEntry, ResourcePattern
 from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.acls import DeleteAclsRequest
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from odradek.timer import ManualClock
 from tests.broker.cluster.configs_harness import SingleNode, acls_into
@@ -162,6 +167,8 @@ async def test_a_change_that_changes_nothing_writes_nothing(nodes: TwoNodes) -> 
     assert await nodes.store.children(PREFIXED_CHANGES) == []
 
 
+CONNECTION = ConnectionInfo(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092))
+CONTEXT = RequestContext(CONNECTION, ApiKey.DELETE_ACLS, 3, 1, None, 0)
 CALL_S = 1.0
 SESSION_TIMEOUT_MS = 60_000
 
@@ -191,6 +198,40 @@ def test_a_change_waits_for_the_connection_and_is_made_once(lost_after_s: float,
         assert (await other.get(acl_path(T))).version == 0
         assert len(await other.children(LITERAL_CHANGES)) == 1
         await one.settle()
+
+    run_in_virtual_time(test())
+
+
+def test_a_deletion_says_what_it_has_deleted_though_its_session_ends_before_the_answer() -> None:
+    selected = DeleteAclsRequest.DeleteAclsFilter(
+        resource_type_filter=T.resource_type,
+        resource_name_filter=T.name,
+        pattern_type_filter=T.pattern_type,
+        principal_filter=acl().principal,
+        host_filter=None,
+        operation=AclOperation.ANY,
+        permission_type=AclPermissionType.ANY,
+    )
+
+    async def test() -> None:
+        shared = SharedStore(session_timeout_ms=SESSION_TIMEOUT_MS, delay=lambda name: CALL_S)
+        slow = shared.session("slow")
+        await slow.open()
+        node = Node(slow, ManualClock())
+        await node.acls.load()
+        await node.add(T, acl(), acl("User:bob"))
+        handlers = AclHandlers(node.acls)
+        deleting = asyncio.ensure_future(handlers.delete_acls(DeleteAclsRequest(filters=[selected]), CONTEXT))
+        while (entry := shared.entry(acl_path(T))) is None or entry.version == 0:
+            assert not deleting.done()
+            await asyncio.sleep(CALL_S / 10)
+        shared.cut("slow")
+        await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 + 1)
+        shared.heal("slow")
+        (deleted,) = (await deleting).filter_results[0].matching_acls
+        assert (deleted.error_code, deleted.resource_name, deleted.principal) == (ErrorCode.NONE, "t", "User:alice")
+        assert node.authorizer.acls == {T: {acl("User:bob")}}
+        await node.settle()
 
     run_in_virtual_time(test())
 

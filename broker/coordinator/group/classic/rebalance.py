@@ -251,11 +251,16 @@ class Rebalances:
     # --- what a group leaves to its rebalances ------------------------------------------------------------------
 
     def resume(self, group: ClassicGroup) -> None:
-        """Starts the sessions of a loaded group's members, each with its full timeout."""
+        """Starts the sessions of a loaded group's members, each with its full timeout. Begins a rebalance if there are
+        too many, or if the group has just become a classic one, and has no leader yet.
+        """
         for member in group.members:
             self.sessions.extend(group, member)
         if group.size > self._settings.max_size:
             self.prepare(group, f"more members than group.max.size={self._settings.max_size}")
+        elif group.size and group.leader_id is None:
+            group.leader_id = next(iter(group.members)).member_id
+            self.prepare(group, "the members must rejoin since the group was converted")
 
     def give_up(self, group: ClassicGroup, reason: str, code: ErrorCode) -> None:
         """The group ends here: answers all parked requests with the error and ends all sessions."""

@@ -1,7 +1,9 @@
 """Encodes a group's membership as a record of `__consumer_offsets`, and decodes it.
 
-The record is written when a generation gets its assignment, when the last member has left, and when a static member
-rejoins with a new member id. Values are written in version 3, as Kafka 3.9 does; versions 0-4 are decoded.
+The record is written when a generation gets its assignment, when the last member has left, when a static member
+rejoins with a new member id, and when a consumer group becomes a classic one. If the members must rejoin then, it names
+no leader, so that a coordinator that loads it knows. Values are written in version 3, as Kafka 3.9 does; versions 0-4
+are decoded.
 
 Source: Kafka's GroupMetadataManager (groupMetadataKey, groupMetadataValue, readGroupMessageValue).
 """
@@ -20,8 +22,12 @@ WRITTEN_VERSION = 3
 FIRST_WITH_REBALANCE_TIMEOUT = 1
 
 
-def group_metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """Returns the group's record. `assignments` is keyed by member id; members missing from it have no assignment."""
+def group_metadata_record(
+    group: ClassicGroup, assignments: Mapping[str, bytes], *, must_rejoin: bool = False
+) -> CoordinatorRecord:
+    """Returns the group's record. `assignments` is keyed by member id; members missing from it have no assignment.
+    `must_rejoin`: a coordinator that loads the group begins a rebalance.
+    """
     protocol = group.protocol_name
     members = [
         GroupMetadataValue.MemberMetadata(
@@ -40,7 +46,7 @@ def group_metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes])
         protocol_type=group.protocol_type or "",
         generation=group.generation_id,
         protocol=protocol,
-        leader=group.leader_id,
+        leader=None if must_rejoin else group.leader_id,
         current_state_timestamp=group.current_state_timestamp_ms,
         members=members,
     )

@@ -143,7 +143,9 @@ def _spec_steps(
     resolved: Mapping[str, ResolvedRegex],
     topics: Topics,
 ) -> Steps[AssignmentSpec]:
-    """Members with the same subscription share one set of topics, which is looked up once."""
+    """Members with the same subscription share one set of topics, which is looked up once. Sets are filled in the order
+    of the names, so that their own order does not depend on the hashes of texts.
+    """
     from odradek.broker.coordinator.group.assignors.assignor import AssignmentSpec, MemberSpec
 
     pace = Pace()
@@ -155,13 +157,14 @@ def _spec_steps(
         subscription = member.subscribed_topics, member.subscribed_regex
         subscribed = subscriptions.get(subscription)
         if subscribed is None:
-            names = topics_of(member, resolved)
-            for name in sorted(names - ids.keys()):
-                topic_id = topics.topic_id(name)
-                count = None if topic_id is None else topics.partition_count(topic_id)
-                ids[name] = topic_id if count else None
-                if topic_id is not None and count:
-                    counts[topic_id] = count
+            names = sorted(topics_of(member, resolved))
+            for name in names:
+                if name not in ids:
+                    topic_id = topics.topic_id(name)
+                    count = None if topic_id is None else topics.partition_count(topic_id)
+                    ids[name] = topic_id if count else None
+                    if topic_id is not None and count:
+                        counts[topic_id] = count
                 if pace.step_ends():
                     yield
             found = (ids[name] for name in names)

@@ -325,7 +325,7 @@ def test_a_refused_heartbeat_converts_nothing() -> None:
 
 
 def test_a_group_becomes_classic_when_its_last_member_of_the_newer_protocol_leaves() -> None:
-    shard, classic = mixed_group()
+    shard, _ = mixed_group()
     records, epoch = len(shard.log.records), shard.consumer_group.epoch
     with capture_logs() as events:
         assert shard.leave_consumer("a").member_epoch == -1
@@ -335,7 +335,7 @@ def test_a_group_becomes_classic_when_its_last_member_of_the_newer_protocol_leav
         "consumer",
         epoch,
         "range",
-        classic,
+        None,
     )
     (member,) = value.members
     assert (member.session_timeout, member.rebalance_timeout) == (SESSION_MS, REBALANCE_MS)
@@ -587,15 +587,21 @@ def test_either_kind_is_loaded_from_every_place_of_the_log() -> None:
     assert seen == {ClassicGroup, ConsumerGroup}
 
 
-def test_a_group_that_became_classic_is_loaded_as_it_was() -> None:
+def test_the_members_of_a_group_that_became_classic_rebalance_if_its_coordinator_is_lost_before_they_have() -> None:
     shard, classic = mixed_group()
     epoch = shard.consumer_group.epoch
     shard.leave_consumer("a")
     shard.restart()
     group = as_classic(shard)
-    assert (group.state, group.generation_id, group.size) == (GroupState.STABLE, epoch, 1)
-    assert shard.heartbeat(classic, epoch) is ErrorCode.NONE
+    assert (group.state, group.generation_id, group.size) == (GroupState.PREPARING_REBALANCE, epoch, 1)
     assert group.is_subscribed_to("foo")
+    assert shard.heartbeat(classic, epoch) is ErrorCode.REBALANCE_IN_PROGRESS
+    response = shard.join(classic, protocols=FOO).response
+    assert (response.generation_id, response.leader) == (epoch + 1, classic)
+    shard.sync(classic, epoch + 1, {classic: assignment(0)})
+    shard.restart()
+    assert as_classic(shard).state is GroupState.STABLE
+    assert shard.heartbeat(classic, epoch + 1) is ErrorCode.NONE
 
 
 def test_a_group_is_listed_as_what_it_is() -> None:

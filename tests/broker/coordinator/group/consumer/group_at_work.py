@@ -46,23 +46,23 @@ class FakeTopics:
         self.version = 0
         self.counts: dict[str, int] = {}
         self.rack = "r"
-        self._ids: dict[str, UUID] = {}
+        self.ids: dict[str, UUID] = {}
         for name, count in counts.items():
             self.create(name, count)
 
     def create(self, name: str, count: int) -> None:
         self.version += 1
         self.counts[name] = count
-        self._ids[name] = UUID(int=self.version)
+        self.ids[name] = UUID(int=self.version)
 
     def delete(self, name: str) -> None:
-        del self.counts[name], self._ids[name]
+        del self.counts[name], self.ids[name]
 
     def topic_id(self, name: str) -> UUID | None:
-        return self._ids.get(name)
+        return self.ids.get(name)
 
     def name(self, topic_id: UUID) -> str | None:
-        return next((name for name, each in self._ids.items() if each == topic_id), None)
+        return next((name for name, each in self.ids.items() if each == topic_id), None)
 
     def partition_count(self, topic_id: UUID) -> int | None:
         return self.counts.get(self.name(topic_id) or "")
@@ -125,7 +125,7 @@ class GroupAtWork:
         self.is_damaged = False
         """Whether two members may own a partition, because the log is damaged."""
         self._table = Table()
-        self._ids = 0
+        self.ids = 0
 
     @property
     def group(self) -> ConsumerGroup:
@@ -209,8 +209,8 @@ class GroupAtWork:
         return outcome.response
 
     def _new_id(self) -> str:
-        self._ids += 1
-        return f"made-{self._ids}"
+        self.ids += 1
+        return f"made-{self.ids}"
 
     # --- what came of it ----------------------------------------------------------------------------------------
 

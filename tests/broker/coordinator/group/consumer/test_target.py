@@ -48,6 +48,19 @@ def test_the_target_is_of_the_epoch_in_which_it_began() -> None:
     assert due_in_ms(group.group, group.group.epoch, group.now_ms, 1000) == 1000
 
 
+def test_the_order_of_topics_is_the_same_whatever_the_hashes_of_their_names_are() -> None:
+    """Ids whose hashes collide are in a set in the order in which they were added."""
+    names = [f"t{number}" for number in range(30)]
+    topics = FakeTopics()
+    for number, name in enumerate(names):
+        topics.create(name, 1)
+        topics.ids[name] = UUID(int=number << 40)
+    group = GroupAtWork(topics)
+    group.join("a", *names)
+    _, target = begun(group)
+    assert list(target["a"]) == list(frozenset(topics.ids[name] for name in sorted(names)))
+
+
 def test_a_static_member_that_was_replaced_meanwhile_has_its_predecessor_s_part() -> None:
     group = large_group()
     run = begun(group)
