@@ -208,15 +208,18 @@ def _snapshot(log: Log, offset: int) -> dict[int, ProducerStateEntry] | None:
 
 
 def _differences(log: Log, known: dict[int, ProducerStateEntry], rebuilt: Rebuilt, *, is_old: bool) -> Iterator[str]:
-    """`is_old`: what was open then may have been aborted and compacted since."""
+    """`is_old`: what was open then may have been aborted and compacted since. A log that was loaded or truncated with a
+    marker above its high watermark counts the transaction as ended: its records may be compacted, and a truncation may
+    then remove the marker.
+    """
     start = log.state.log_start_offset
-    first_base = log.segments.base_offsets[0]
+    uncleaned = log.segments.base_offsets[-1 if log.config.compact else 0]
     for producer_id in sorted(known.keys() | rebuilt.producers.keys()):
         entry, batches = known.get(producer_id), rebuilt.producers.get(producer_id)
         if batches is None:
             if is_complete(log):
                 yield f"of which {producer_id} has no batch"
-            elif entry is not None and not is_old and entry.current_transaction_first_offset >= first_base:
+            elif entry is not None and not is_old and entry.current_transaction_first_offset >= uncleaned:
                 yield f"of which {producer_id} has no open transaction from {entry.current_transaction_first_offset}"
         elif entry is None:
             if batches.last_offset >= start and not (log.config.compact and not batches.batches):

@@ -10,6 +10,8 @@ import pytest
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.file_names import SNAPSHOT_SUFFIX
 from odradek.storage.log.log import Log
+from odradek.storage.producers.producer_state import TransactionMetadata
+from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 from odradek.storage.producers.snapshot_format import write_snapshot
 from tests.simulation.derived_state import derived_wrongly
 from tests.simulation.derived_state_invariants import (
@@ -126,6 +128,20 @@ def test_a_log_that_begins_later_may_know_more_than_its_batches(log: Log) -> Non
     assert list(derived_wrongly(log)) == []
     forget_a_producer(log)
     assert list(derived_wrongly(log))
+
+
+@pytest.mark.parametrize("is_cleaned", [True, False])
+def test_a_compacted_log_may_know_of_a_transaction_whose_records_are_gone(is_cleaned: bool) -> None:
+    log = open_small(SimulatedDisk(), cleanup_policy="compact", **SMALL)
+    for number in range(6):
+        append(log, idempotent(number, b"a", producer_id=1))
+    assert len(log.segments) > 1
+    first = 0 if is_cleaned else log.segments.active.base_offset
+    state = log.producers.state
+    state.producers[9] = ProducerStateEntry(9, current_transaction_first_offset=first)
+    state.ongoing[first] = TransactionMetadata(9, first)
+    found = [] if is_cleaned else [f"producers, of which 9 has no open transaction from {first}"]
+    assert list(derived_wrongly(log)) == found
 
 
 def test_what_was_seen_breaks_an_invariant() -> None:
