@@ -59,6 +59,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs one job; returns its exit status."""
     from odradek.pipeline.settings import OPTION_TABLES, Settings, make_settings, read_settings
+    from odradek.pipeline.variables import hidden
 
     given: dict[str, Any] = read_settings(arguments.settings) if arguments.settings else {}
     for one in dataclasses.fields(Settings):
@@ -70,4 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     settings = make_settings(given)
     if arguments.job != "doctor":  # doctor checks the packages itself
         require_extra("spark")
-    return int(importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}").run(settings) or 0)
+    try:
+        return int(importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}").run(settings) or 0)
+    except Exception as error:
+        if (text := hidden(str(error), settings.secrets)) != str(error):
+            raise CommandError(text) from None
+        raise

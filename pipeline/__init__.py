@@ -15,6 +15,7 @@ The packages, top to bottom; each imports only the packages below it:
     spark       Spark itself: session, Java, jars, its errors
     segments    records from log files, without a broker
     settings    the table of settings (on the same level as segments)
+    variables   variables of the environment in settings, and how they remain secret
     durations   durations in settings
     errors      the errors that end a job
 

@@ -12,13 +12,15 @@ A settings file is TOML with the names below (dashes and underscores are equival
     [store]    # for the object store, as delta-rs names them: aws_endpoint, allow_http ...
     [spark]    # for the session, unchanged
 
-Flags override the file, and the file overrides the defaults. Unknown names and invalid values are errors.
+Flags override the file, and the file overrides the defaults. Unknown names and invalid values are errors. Values
+in the file may have variables of the environment: ${env:NAME} (variables.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -28,6 +30,7 @@ from typing import Any
 
 from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.variables import FromEnvironment, resolved, secrets_of
 
 
 def setting(default: Any, what: str, *, choices: tuple[str, ...] = (), least: int = 0, metavar: str = "") -> Any:
@@ -115,6 +118,23 @@ class Settings:
     shadow_group: str = setting("", "consumer group that shows the progress (default odradek-NAME)")
     job_version: str = setting("1", "version that is stored with each dead letter")
 
+    # Monitoring.
+    metrics_port: int = setting(
+        -1,
+        "port that serves an ingest's or a backfill's metrics to Prometheus; 0: any free port; -1: none",
+        least=-1,
+        metavar="PORT",
+    )
+    metrics_host: str = setting(
+        "127.0.0.1", "address that serves the metrics; 0.0.0.0: all of this machine", metavar="HOST"
+    )
+
+    max_lag: str = setting("", "report: more unread offsets are an alarm; empty: no limit", metavar="OFFSETS")
+    max_dead: str = setting(
+        "", "report: more dead letters are an alarm: a count, or a share of the records as in 0.5%", metavar="LIMIT"
+    )
+    alarm_period: str = setting("1 day", "report: alarms about records concern batches that ended within this time")
+
     # Compaction.
     compact_target_size: int = setting(134_217_728, "approximate size of files after compact", least=1, metavar="BYTES")
     compact_retention: str = setting("7 days", "how long compact keeps the files of old versions for readers")
@@ -133,6 +153,11 @@ class Settings:
         for text, name in ((self.watermark_delay, "watermark-delay"), (self.max_future, "max-future")):
             if text or name == "watermark-delay":
                 duration(text, name)
+        duration(self.alarm_period, "alarm-period")
+        if not re.fullmatch(r"\d*", self.max_lag):
+            raise PipelineError(f"max-lag is {self.max_lag!r}, not a number of offsets", "set it to, say, 100000")
+        if not re.fullmatch(r"(\d+|\d+(\.\d+)?%)?", self.max_dead):
+            raise PipelineError(f"max-dead is {self.max_dead!r}, not a limit", "set it to, say, 1000 or 0.5%")
         for one in dataclasses.fields(self):
             choices = one.metadata.get("choices")
             if choices and getattr(self, one.name) not in choices:
@@ -142,6 +167,11 @@ class Settings:
     def group(self) -> str:
         """The id of the shadow consumer group."""
         return self.shadow_group or f"odradek-{self.name}"
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What came from the environment, which nothing shows."""
+        return secrets_of([getattr(self, one.name) for one in dataclasses.fields(self)])
 
     @property
     def pattern(self) -> re.Pattern[str] | None:
@@ -161,15 +191,15 @@ def flag(name: str) -> str:
     return name.replace("_", "-")
 
 
-def read_settings(path: Path) -> dict[str, Any]:
-    """Reads a TOML file of settings. Raises PipelineError."""
+def read_settings(path: Path, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Reads a TOML file of settings, with the variables of the environment in their places. Raises PipelineError."""
     try:
         content = tomllib.loads(path.read_text())
     except OSError as error:
         raise PipelineError(f"the settings file {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise PipelineError(f"the settings file {path} is not TOML: {error}") from error
-    return {name.replace("-", "_"): value for name, value in content.items()}
+    return {name.replace("-", "_"): resolved(value, name, environ) for name, value in content.items()}
 
 
 def make_settings(given: Mapping[str, Any]) -> Settings:
@@ -196,7 +226,8 @@ def _value(name: str, value: object, field: dataclasses.Field[Any]) -> object:
         return {str(option): _option(content) for option, content in value.items()}
     if isinstance(default, tuple):
         if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
+            parts = [part.strip() for part in value.split(",") if part.strip()]
+            return tuple(map(value.with_value, parts) if isinstance(value, FromEnvironment) else parts)
         if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
             return tuple(value)
         raise PipelineError(f"{flag(name)} must be a list of strings")
@@ -205,10 +236,14 @@ def _value(name: str, value: object, field: dataclasses.Field[Any]) -> object:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise PipelineError(f"{flag(name)} must be a number from {least} up, not {value!r}")
         return value
+    if name in ("max_lag", "max_dead") and type(value) is int:
+        return str(value)
     if not isinstance(value, str):
         raise PipelineError(f"{flag(name)} must be a string, not {value!r}")
     return value
 
 
 def _option(value: object) -> str:
+    if isinstance(value, str):
+        return value
     return str(value).lower() if isinstance(value, bool) else str(value)

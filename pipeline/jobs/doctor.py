@@ -27,6 +27,7 @@ from odradek.pipeline.spark.memory import available_memory, planned_memory, size
 from odradek.pipeline.spark.options import default_options, default_options_file
 from odradek.pipeline.spark.releases import release_of
 from odradek.pipeline.state.places import Places
+from odradek.pipeline.variables import hidden
 
 PACKAGES = ("pyspark", "deltalake", "pyarrow", "pandas", "obstore", "kafka-python", "matplotlib")
 INSTALL = "pip install 'odradek[spark]'"
@@ -40,7 +41,7 @@ def run(settings: Settings) -> int:
     """Prints the findings. Returns the exit status."""
     worst = 0
     for finding in examine(settings):
-        print(finding, flush=True)
+        print(hidden(str(finding), settings.secrets), flush=True)
         worst = max(worst, int(finding.state == PROBLEM))
     return worst
 

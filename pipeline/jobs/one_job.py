@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from odradek.pipeline.errors import Stopped
 from odradek.pipeline.jobs.one_line import one_line
+from odradek.pipeline.report.metrics import served
 from odradek.pipeline.report.progress import Progress, open_progress
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.errors import as_pipeline_error
@@ -29,8 +30,9 @@ def one_job(name: str, settings: Settings) -> Iterator[tuple[SparkSession, Progr
     try:
         with (
             one_line(f"the {name} failed"),
-            open_progress() as shown,
+            open_progress(secrets=settings.secrets) as shown,
             alone(Places.of(settings).state, JOB_LOCK, "another ingest or backfill is running here"),
+            served(shown.metrics, settings),
         ):
             shown.waiting("starting Spark")
             yield open_session(settings), shown

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.places import Places
+from odradek.pipeline.variables import hidden
 
 PATIENCE_MS = 5_000
 """How long the broker may take to respond. Without a response the rest of the report is still written."""
@@ -25,17 +26,19 @@ def run(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     patience_ms: int = PATIENCE_MS,
 ) -> int:
-    """Writes STATE/report.json and STATE/report.html. Raises PipelineError if the ledger has no batch."""
+    """Writes STATE/report.json and STATE/report.html. Returns 0, or ALARMED if there are alarms. Raises PipelineError
+    if the ledger has no batch.
+    """
     from odradek.pipeline.jobs.one_line import one_line
 
     with one_line("the report failed"):
-        _report(settings, sys.stdout if out is None else out, now(), patience_ms)
-    return 0
+        return _report(settings, sys.stdout if out is None else out, now(), patience_ms)
 
 
-def _report(settings: Settings, out: TextIO, now: datetime, patience_ms: int) -> None:
+def _report(settings: Settings, out: TextIO, now: datetime, patience_ms: int) -> int:
+    from odradek.pipeline.report.alarms import ALARMED
     from odradek.pipeline.report.facts import facts_of
-    from odradek.pipeline.report.page import alarms, page_of
+    from odradek.pipeline.report.page import page_of
 
     places = Places.of(settings)
     facts = facts_of(settings, now, patience_ms)
@@ -47,8 +50,14 @@ def _report(settings: Settings, out: TextIO, now: datetime, patience_ms: int) ->
     data = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
     places.state.replace("report.json", data.encode())
     places.state.replace("report.html", page_of(facts).encode())
-    for line in (*_summary(facts), *(f"! {text}" for text in alarms(facts)), *_files(places)):
+    for line in (*_summary(facts), *_messages(facts), *hidden(list(_files(places)), settings.secrets)):
         print(line, file=out)
+    return ALARMED if facts["alarms"] else 0
+
+
+def _messages(facts: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"note       {text}" for text in facts["notes"])
+    yield from (f"! {text}" for text in facts["alarms"])
 
 
 def _files(places: Places) -> Iterator[str]:

@@ -25,7 +25,7 @@ from odradek.pipeline.report.progress import Progress
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.batch_tables import BatchTables
 from odradek.pipeline.state.places import Places
-from odradek.pipeline.state.plan import Plan, Plans, changed
+from odradek.pipeline.state.plan import Plan, Plans, changed, judging_settings
 
 
 class Runner:
@@ -42,6 +42,7 @@ class Runner:
         reached: Callable[[str], None],
         stopping: threading.Event,
     ) -> None:
+        judging_settings(settings)  # Raises PipelineError before anything is read.
         self.settings = settings
         self.places = Places.of(settings)
         self.pause = pause(stopping)
@@ -54,11 +55,15 @@ class Runner:
 
     def position(self) -> Position:
         """Returns where the job continues. Raises PipelineError."""
-        return position_of(self.settings, self.places)
+        position = position_of(self.settings, self.places)
+        self._shown.metrics.begin(self.settings.name, position.done)
+        return position
 
     def look(self) -> Topics:
         """Returns the current topics. Raises PipelineError, and Stopped."""
-        return look(self.settings, self._matches, sleep=self.pause)
+        topics = look(self.settings, self._matches, sleep=self.pause)
+        self._shown.metrics.looked(self.settings.name, topics)
+        return topics
 
     def prepare(self) -> BatchTables:
         """Creates the tables, or adds columns, for the batches of this run. Raises PipelineError."""

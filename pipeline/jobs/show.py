@@ -1,4 +1,4 @@
-"""Publishes a committed batch: in the progress display, and in the shadow group."""
+"""Publishes a committed batch: in the progress display, the metrics and the shadow group."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from odradek.pipeline.state.ledger import LedgerRow
 def show(shown: Progress, settings: Settings, row: LedgerRow) -> None:
     """Shows a batch. The lag refers to the topics' end offsets when the batch was planned."""
     shadow_group.commit(settings, row.end_offsets)
+    shown.metrics.batch(settings.name, row)
     waiting = sum(
         max(0, end - row.end_offsets.get(name, {}).get(number, 0))
         for name, topic in row.topics.items()

@@ -17,6 +17,9 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.settings import Settings
 from odradek.storage.files import OsFiles
 
+FILES = OsFiles()
+"""One object, so that all clients share their tokens."""
+
 
 def connection_options(options: Mapping[str, str]) -> dict[str, Any]:
     """Returns the options as arguments of kafka-python's clients. Raises PipelineError."""
@@ -32,6 +35,6 @@ def refuse_wrong_login(settings: Settings, patience_ms: int) -> None:
 
 def _security(options: Mapping[str, str]) -> ClientSecurity:
     try:
-        return security_of_properties(options, OsFiles(), os.environ)
+        return security_of_properties(options, FILES, os.environ)
     except ValueError as error:
         raise PipelineError(f"[kafka] {error}") from error

@@ -3,12 +3,15 @@
     name, generated_at
     totals      batches, rows_in, good, dead, duplicates, late, lost, files_written, bytes_written
     is_balanced rows_in = good + dead + duplicates + late
+    recent      rows_in, dead, lost     of the batches that ended within alarm-period
     rate        rows per second of the last batch, and of all (rows divided by the duration of the batches)
     watermark, newest_event_time             of the newest batch
     reasons     the number of rejected rows by reason, most frequent first
     batches     the newest MOST_BATCHES, oldest first
     tables      by name: path, format, version, files, bytes, rows, smallest, median, largest, sizes
     lag         problem, group, total, partitions
+    alarms      messages (alarms.py)
+    notes       messages
 
 Times are ISO 8601 in UTC, sizes are bytes. `sizes` counts files by size: [[upper bound, files], ...], in powers of two.
 """
@@ -19,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,14 +30,17 @@ from deltalake import DeltaTable
 from kafka.errors import KafkaError
 from pyarrow import parquet
 
+from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.kafka.lag import PartitionLag, partition_lags
 from odradek.pipeline.kafka.offsets import Offsets
+from odradek.pipeline.report.alarms import alarms, notes
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.delta_tables import table_at
 from odradek.pipeline.state.ledger import Ledger, LedgerRow
 from odradek.pipeline.state.location import Location
 from odradek.pipeline.state.places import Places
+from odradek.pipeline.variables import hidden
 
 MOST_BATCHES = 1000
 COUNTS = ("rows_in", "good", "dead", "duplicates", "late", "lost", "files_written", "bytes_written")
@@ -53,11 +59,12 @@ def facts_of(settings: Settings, now: datetime, patience_ms: int) -> Facts | Non
     whole = ledger.content([*COUNTS, "started_at", "finished_at", "reasons"])
     totals: dict[str, int] = {name: pc.sum(whole[name]).as_py() for name in COUNTS}
     last = recent[-1]
-    return {
+    facts: Facts = {
         "name": settings.name,
         "generated_at": now.isoformat(timespec="seconds"),
         "totals": {"batches": whole.num_rows, **totals},
         "is_balanced": totals["rows_in"] == sum(totals[name] for name in ("good", "dead", "duplicates", "late")),
+        "recent": _recent(whole, now - duration(settings.alarm_period, "alarm-period")),
         "rate": {"last": _rate(last.rows_in, _seconds(last)), "mean": _rate(totals["rows_in"], _all_seconds(whole))},
         "watermark": _iso(last.watermark),
         "newest_event_time": _iso(last.newest_event_time),
@@ -66,6 +73,14 @@ def facts_of(settings: Settings, now: datetime, patience_ms: int) -> Facts | Non
         "tables": dict(_tables(places)),
         "lag": _lag(settings, last.end_offsets, patience_ms),
     }
+    facts |= {"alarms": list(alarms(facts, settings)), "notes": list(notes(facts))}
+    return cast(Facts, hidden(facts, settings.secrets))
+
+
+def _recent(whole: pa.Table, since: datetime) -> dict[str, int]:
+    """Returns the counts of the batches that ended since then."""
+    recent = whole.filter(pc.greater_equal(whole["finished_at"], pa.scalar(since, whole["finished_at"].type)))
+    return {name: pc.sum(recent[name]).as_py() or 0 for name in ("rows_in", "dead", "lost")}
 
 
 def _batch(row: LedgerRow) -> Facts:

@@ -29,29 +29,14 @@ def page_of(facts: Facts) -> str:
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         name=escape(facts["name"]),
         generated_at=_time(facts["generated_at"]),
-        alarms="\n".join(f'<p class="alarm">{escape(text)}</p>' for text in alarms(facts)),
+        alarms="\n".join(
+            f'<p class="{kind}">{escape(text)}</p>' for kind in ("alarm", "note") for text in facts[f"{kind}s"]
+        ),
         tiles="\n".join(_tile(*tile) for tile in _tiles(facts)),
         plots="\n".join(_plot(title, svg) for title, svg in plots(facts)),
         tables="\n".join(_tables(facts)),
         footer=f"Kafka's tools show these offsets in the group {escape(facts['lag']['group'])}. Times are in UTC.",
     )
-
-
-def alarms(facts: Facts) -> Iterator[str]:
-    """Yields the messages that need attention."""
-    if not facts["is_balanced"]:
-        yield "The counts do not add up: rows in differ from good + dead + duplicates + late."
-    if lost := facts["totals"]["lost"]:
-        yield f"{lost:,} offsets were deleted before they could be read."
-    if late := facts["totals"]["late"]:
-        yield f"{late:,} rows were too late; the newest event time is {facts['newest_event_time']}."
-    if future := facts["reasons"].get("in_future"):
-        yield f"{future:,} events were in the future, and are dead letters: check the clocks of the producers."
-    if facts["lag"]["problem"]:
-        yield f"The lag is unknown: {facts['lag']['problem']}"
-    for one in facts["lag"]["partitions"]:
-        if one["problem"]:
-            yield f"{one['topic']}-{one['partition']}: {one['problem']}"
 
 
 def _tiles(facts: Facts) -> Iterator[tuple[str, str, str]]:

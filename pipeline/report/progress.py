@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
+
+from odradek.pipeline.report.metrics import Metrics
+from odradek.pipeline.variables import hidden
 
 CLEAR_LINE = "\r\x1b[2K"
 
@@ -45,7 +48,8 @@ class BatchDone:
 
 
 class Progress:
-    """Shows batches and their totals. Thread-safe: one thread reports batches, others log."""
+    """Shows batches and their totals. Thread-safe: one thread reports batches, others log. `metrics`: those of the same
+    jobs."""
 
     def __init__(self, stream: TextIO, columns: Callable[[], int]) -> None:
         self._stream = stream
@@ -55,6 +59,7 @@ class Progress:
         self._drawing = threading.RLock()
         self._totals = dict.fromkeys(("good", "dead", "duplicates", "late", "lost"), 0)
         self._log = structlog.get_logger("pipeline.progress")
+        self.metrics = Metrics()
 
     def batch(self, done: BatchDone) -> None:
         """Shows a committed batch."""
@@ -105,14 +110,16 @@ class Progress:
 
 @contextmanager
 def open_progress(
-    stream: TextIO | None = None, columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns
+    stream: TextIO | None = None,
+    columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
+    secrets: frozenset[str] = frozenset(),
 ) -> Iterator[Progress]:
-    """Shows progress and the process's logs on `stream` (default: stderr) within the context."""
+    """Shows progress and the process's logs on `stream` (default: stderr) within the context, without the secrets."""
     progress = Progress(sys.stderr if stream is None else stream, columns)
     before = structlog.get_config()
     bridge = _StandardLibraryHandler(logging.WARNING)
     structlog.configure(
-        processors=_processors((sys.stderr if stream is None else stream).isatty()),
+        processors=_processors((sys.stderr if stream is None else stream).isatty(), secrets),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=lambda *names: _Output(progress, *names),
         cache_logger_on_first_use=False,
@@ -126,18 +133,16 @@ def open_progress(
         progress.close()
 
 
-def _processors(is_terminal: bool) -> list[structlog.typing.Processor]:
+def _processors(is_terminal: bool, secrets: frozenset[str]) -> list[structlog.typing.Processor]:
     stamped: list[structlog.typing.Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _in_order,
+        structlog.processors.format_exc_info,
+        lambda _logger, _method, event: cast(structlog.typing.EventDict, hidden(event, secrets)),
     ]
     if not is_terminal:
-        return [
-            *stamped,
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(default=str),
-        ]
+        return [*stamped, structlog.processors.JSONRenderer(default=str)]
     plain = structlog.dev.plain_traceback
     return [
         *stamped,

@@ -21,6 +21,7 @@ from odradek.pipeline.kafka.topics import KnownTopic, known_topics_of, known_top
 from odradek.pipeline.parse.schemas import file_of, schema_text
 from odradek.pipeline.settings import Settings, flag, make_settings
 from odradek.pipeline.state.location import Location
+from odradek.pipeline.variables import secrets_of
 
 JUDGING = (
     *("format", "schema", "message_name", "required", "unknown_fields", "event_time", "isolation_level"),
@@ -68,12 +69,23 @@ class Plan:
 def judging_settings(settings: Settings) -> dict[str, Any]:
     """Returns the JUDGING settings, with the schema's text in place of its file. Raises PipelineError."""
     found = {name: getattr(settings, name) for name in JUDGING}
+    refuse_secrets({"name": settings.name, "topics": settings.topics, **found})
     found = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
     if settings.format == "protobuf":
         found["schema"] = hashlib.sha256(file_of(settings.schema)).hexdigest()
     elif settings.schema.startswith("@"):
         found["schema"] = schema_text(settings)
     return found
+
+
+def refuse_secrets(stored: Mapping[str, Any]) -> None:
+    """Raises PipelineError if a value from the environment would be stored with the tables."""
+    for name, value in stored.items():
+        if secrets_of(value):
+            raise PipelineError(
+                f"{flag(name)} has a variable ${{env:...}}, but is stored in plans and tables, and so is no secret",
+                "write the value itself",
+            )
 
 
 def _typed(judging: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,10 @@ def test_a_file_gives_settings_with_dashes_and_tables_of_options(tmp_path: Path)
         ({"name": "../up"}, "name '../up' must have"),
         ({"topics": ["a"], "topics_pattern": "b"}, "exclude each other"),
         ({"kafka": "x"}, "kafka must be a table"),
+        ({"max_lag": "many"}, "max-lag is 'many', not a number of offsets"),
+        ({"max_dead": "0.5"}, "max-dead is '0.5', not a limit; set it to, say, 1000 or 0.5%"),
+        ({"alarm_period": "soon"}, "alarm-period is 'soon', not a duration"),
+        ({"metrics_port": -2}, "metrics-port must be a number from -1 up"),
     ],
 )
 def test_invalid_settings_are_reported(given: dict[str, object], says: str) -> None:

@@ -1,12 +1,14 @@
-"""The client's side of PLAIN and SCRAM, for connections between brokers.
+"""The client's side of PLAIN, SCRAM and OAUTHBEARER. Brokers use the first two between them.
 
     (A) A login is a generator: it yields each token for the server, and is sent the answer to it. It ends with the
         answer to the last one.
     (B) With SCRAM the server proves, too, that it knows the password: a login to another server fails with
         NotTheServer. The answer to the first message takes about a millisecond per 4,096 iterations; no server may ask
         for more than MOST_ITERATIONS.
+    (C) With OAUTHBEARER the password is a token. A server that refuses it says why, and ends the login when the client
+        has answered.
 
-Source: RFC 4616, RFC 5802; Kafka's `ScramSaslClient`.
+Source: RFC 4616, RFC 5802, RFC 7628; Kafka's `ScramSaslClient`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import NamedTuple
 from odradek.broker.security.sasl.plain import PLAIN
 from odradek.broker.security.sasl.scram import LEAST_ITERATIONS, MECHANISMS, MOST_ITERATIONS, ScramMechanism
 
+OAUTHBEARER = "OAUTHBEARER"
 Tokens = Generator[bytes, bytes, None]
 _FIRST = re.compile(rb"r=([\x21-\x2b\x2d-\x7e]+),s=([a-zA-Z0-9/+]+=*),i=([0-9]{1,9})(?:,.*)?", re.DOTALL)
 
@@ -43,11 +46,19 @@ def tokens(credentials: ClientCredentials, nonce: bytes) -> Tokens:
     """Returns one login (A). `nonce` is random and used once. Raises NotTheServer."""
     if credentials.mechanism == PLAIN:
         return _plain(credentials)
+    if credentials.mechanism == OAUTHBEARER:
+        return _bearer(credentials)
     return _scram(MECHANISMS[credentials.mechanism], credentials, nonce)
 
 
 def _plain(credentials: ClientCredentials) -> Tokens:
     yield b"\0" + credentials.username.encode() + b"\0" + credentials.password.encode()
+
+
+def _bearer(credentials: ClientCredentials) -> Tokens:
+    refused = yield b"n,,\x01auth=Bearer " + credentials.password.encode() + b"\x01\x01"
+    if refused:
+        yield b"\x01"
 
 
 def _scram(mechanism: ScramMechanism, credentials: ClientCredentials, nonce: bytes) -> Tokens:

@@ -108,3 +108,22 @@ def test_the_options_of_the_java_client_become_those_of_kafka_python(secured: Br
 def test_options_that_cannot_be_kept_are_reported() -> None:
     with pytest.raises(PipelineError, match=r"^\[kafka\] ssl\.truststore\.location=/no/file: No such file"):
         connection_options({"security.protocol": "SSL", "ssl.truststore.location": "/no/file"})
+
+
+def test_a_client_is_known_by_its_certificate(
+    spark: SparkSession, orders: Settings, topic: str, tmp_path: Path
+) -> None:
+    """Mutual TLS, with the key and the certificate in a file of PEM."""
+    with BrokerThread({"ssl.client.auth": "required"}, security="SSL", num_partitions=2, log_retention_ms=-1) as broker:
+        python = broker.client_settings("kafka-python", "bob")
+        send(python.pop("bootstrap_servers"), topic, [order(number, number) for number in range(10)], **python)
+        options = broker.client_settings("java", "ann")
+        servers = options.pop("bootstrap.servers")
+        key, chain = options.pop("ssl.keystore.key"), options.pop("ssl.keystore.certificate.chain")
+        file = tmp_path / "ann.pem"
+        file.write_text(key + chain)
+        options["ssl.keystore.location"] = str(file)
+        settings = replace(orders, bootstrap_server=servers, kafka=options, results_topic=f"{topic}-results")
+        assert ingest.run(settings) == 0
+        assert sum(row.good for row in check_tables(spark, settings)) == 10
+        assert {each.info.principal for each in broker.broker.socket_server.connections} == {"User:ann"}

@@ -41,9 +41,10 @@ def run(settings: Settings) -> tuple[dict[str, Any], str, list[str]]:
     """The facts, the page, and the printed text."""
     out = io.StringIO()
     patience_ms = 300 if settings.bootstrap_server.endswith(":1") else 5000
-    assert report.run(settings, out, lambda: NOON, patience_ms) == 0
+    status = report.run(settings, out, lambda: NOON, patience_ms)
     state = Places.of(settings).state
     facts = json.loads((state.path / "report.json").read_text(encoding="utf-8"))
+    assert status == (3 if facts["alarms"] else 0)
     return facts, (state.path / "report.html").read_text(encoding="utf-8"), out.getvalue().splitlines()
 
 
@@ -171,17 +172,43 @@ def test_lost_offsets_and_wrong_sums_are_alarms(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2}}, lost=1200, good=4))
     facts, page, printed = run(away)
     assert not facts["is_balanced"]
-    assert "! 1,200 offsets were deleted before they could be read." in printed
-    assert "! 1 rows were too late; the newest event time is 2026-03-01T09:00:00.000+00:00." in printed
+    assert "! 1,200 offsets were deleted before they could be read, within 1 day." in printed
+    assert "note       1 rows were too late; the newest event time is 2026-03-01T09:00:00.000+00:00." in printed
     assert "The counts do not add up" in page
+    facts, _, _ = run(dataclasses.replace(away, alarm_period="2 hours"))
+    assert not [text for text in facts["alarms"] if "deleted" in text], "an alarm about records ends"
+    assert "1,200 offsets in all were deleted before they could be read." in facts["notes"]
 
 
-def test_future_events_are_an_alarm(away: Settings) -> None:
+def test_a_report_is_alarmed_by_its_limits_alone(orders: Settings, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=orders.bootstrap_server)
+    for _ in range(10):
+        producer.send(topic, b"{}", partition=0).get(10)
+    producer.close()
+    enter(orders, *(batch(number, {topic: {0: 2 * number + 2, 1: 0}}) for number in range(3)))
+    for limits, alarms in [
+        ({}, []),
+        ({"max_lag": "4", "max_dead": "6"}, []),
+        ({"max_dead": "20%"}, []),
+        ({"max_lag": "3"}, ["The lag is 4, more than max-lag: 3."]),
+        *(
+            ({"max_dead": limit}, [f"6 records (20.00%) were dead letters within 1 day, {more}"])
+            for limit, more in [("5", "more than max-dead: 5."), ("19.9%", "more than max-dead: 19.9%.")]
+        ),
+        ({"max_dead": "4", "alarm_period": "179 minutes"}, []),
+    ]:
+        facts, page, printed = run(dataclasses.replace(orders, **limits))  # type: ignore[arg-type]
+        assert facts["alarms"] == alarms, limits
+        assert [line[2:] for line in printed if line.startswith("! ")] == alarms
+        assert all(text in Page(page).texts for text in alarms)
+
+
+def test_future_events_are_noted(away: Settings) -> None:
     enter(away, batch(0, {"orders": {0: 2}}, reasons={"in_future": 2}, late=0, duplicates=3))
     facts, _, printed = run(away)
     assert facts["is_balanced"]
-    alarms = [line for line in printed if line.startswith("! ") and "lag" not in line]
-    assert alarms == ["! 2 events were in the future, and are dead letters: check the clocks of the producers."]
+    notes = [line for line in printed if line.startswith("note ")]
+    assert notes == ["note       2 events were in the future, and are dead letters: check the clocks of the producers."]
 
 
 def test_external_text_is_escaped(away: Settings) -> None:

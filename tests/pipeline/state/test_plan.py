@@ -104,6 +104,7 @@ def test_every_setting_that_decides_about_records_is_in_the_plan() -> None:
             "starting_offsets",
         ),
         *("max_offsets_per_trigger", "backfill_from", "log_dirs", "trigger", "on_data_loss", "on_recreated_topic"),
+        *("metrics_port", "metrics_host", "max_lag", "max_dead", "alarm_period"),
         *("files_per_batch", "shadow_group", "compact_target_size", "compact_retention", "kafka", "store", "spark"),
     }
     assert set(Settings.__dataclass_fields__) == others | set(JUDGING)
