@@ -28,7 +28,7 @@ from odradek.pipeline.spark.options import default_options, default_options_file
 from odradek.pipeline.spark.releases import release_of
 from odradek.pipeline.state.places import Places
 
-PACKAGES = ("pyspark", "deltalake", "pyarrow", "pandas", "obstore", "kafka-python", "matplotlib")
+PACKAGES = ("pyspark", "deltalake", "pyarrow", "pandas", "obstore", "protobuf", "kafka-python", "matplotlib")
 INSTALL = "pip install 'odradek[spark]'"
 PATIENCE_MS = 5000
 """How long the broker may take to respond."""

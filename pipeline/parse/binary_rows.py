@@ -1,19 +1,14 @@
-"""Decodes Avro and Protobuf to rows, with Spark's own functions.
-
-Values in the frame of a schema registry (a byte 0 and a 4-byte id before the row) are not supported: they become
-dead letters.
-"""
+"""Decodes Avro to rows, with Spark's own function."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.protobuf.functions import from_protobuf
 from pyspark.sql.types import DataType, StringType, StructType
 
 from odradek.pipeline.parse.flaws import any_of, flaws
-from odradek.pipeline.parse.schemas import AVRO_END, PROTOBUF_OPTIONS, avro_frame, descriptors, schema_text
+from odradek.pipeline.parse.schemas import AVRO_END, avro_frame, schema_text
 from odradek.pipeline.settings import Settings
 
 
@@ -27,19 +22,6 @@ def avro_rows(records: DataFrame, schema: StructType, settings: Settings) -> Dat
     read = records.withColumn("_frame", frame)
     whole = sf.coalesce(sf.col("_frame.end") == sf.lit(AVRO_END), sf.lit(False))
     return _judged(read.withColumn("data", sf.col("_frame.row")), whole, "not_avro", schema).drop("_frame")
-
-
-def protobuf_rows(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
-    """Returns the records with `data`, `reason` and `detail`. Protobuf does not encode the type and skips unknown
-    fields, so a message of another type may be read as a row of defaults."""
-    message = from_protobuf(
-        sf.col("value"),
-        settings.message_name,
-        options={**PROTOBUF_OPTIONS, "mode": "PERMISSIVE"},
-        binaryDescriptorSet=descriptors(settings),
-    )
-    read = records.withColumn("data", message)
-    return _judged(read, sf.col("data").isNotNull(), "not_protobuf", schema)
 
 
 def _judged(read: DataFrame, whole: Column, reason: str, schema: StructType) -> DataFrame:

@@ -16,10 +16,11 @@ from pyspark.sql.types import LongType, StructType, TimestampNTZType
 
 from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.parse.binary_rows import avro_rows, protobuf_rows
+from odradek.pipeline.parse.binary_rows import avro_rows
 from odradek.pipeline.parse.json_rows import json_rows
 from odradek.pipeline.parse.partition_values import unfit_values
-from odradek.pipeline.parse.schemas import required_columns, schema_of
+from odradek.pipeline.parse.protobuf_rows import Source, protobuf_rows
+from odradek.pipeline.parse.schemas import descriptors, required_columns, schema_of
 from odradek.pipeline.parse.years import EARLIEST_MS, LATEST_MS, is_time_in_years
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.errors import first_line
@@ -69,7 +70,8 @@ def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> Data
     if settings.format == "avro":
         return avro_rows(records, schema, settings)
     if settings.format == "protobuf":
-        return protobuf_rows(records, schema, settings)
+        source = Source(descriptors(settings), settings.message_name)
+        return protobuf_rows(records, schema, sf.lit(0), {0: source})
     nothing = sf.lit(None).cast("string")
     whole = sf.struct("key", "value", "headers")
     return records.withColumns({"data": whole, "reason": nothing, "detail": nothing})

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.protobuf.functions import from_protobuf
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -39,6 +38,7 @@ from pyspark.sql.types import (
 )
 
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parse.protobuf_messages import columns_of, message_type
 from odradek.pipeline.settings import Settings, flag
 from odradek.pipeline.spark.errors import first_line
 
@@ -54,11 +54,6 @@ WINDOW_DAY = "window_day"
 
 AVRO_END = b"ODRADEK\n"
 """Appended to an Avro value to check that the reader stopped there."""
-
-PROTOBUF_OPTIONS = {
-    "emit.default.values": "true",  # proto3 does not encode a 0: without this it would become null
-    "upcast.unsigned.ints": "true",  # otherwise a uint32 from 2^31 on would become negative
-}
 
 NUMBERS = (ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType)
 NAMING = (
@@ -141,15 +136,9 @@ def _schema(settings: Settings) -> StructType:
         return _ddl(RAW)
     if settings.format == "json":
         return _ddl(schema_text(settings))
-    nothing = sf.lit(None).cast("binary")
     if settings.format == "avro":
-        frame = avro_frame(schema_text(settings))
-        return _fields(_analysed("Avro", lambda: from_avro(nothing, frame))["row"].dataType)
-    name, content = settings.message_name, descriptors(settings)
-    return _analysed(
-        "Protobuf",
-        lambda: from_protobuf(nothing, name, options=dict(PROTOBUF_OPTIONS), binaryDescriptorSet=content),
-    )
+        return avro_columns(schema_text(settings))
+    return columns_of(message_type(descriptors(settings), settings.message_name))
 
 
 def _ddl(text: str) -> StructType:
@@ -165,16 +154,14 @@ def _fields(kind: DataType) -> StructType:
     return kind
 
 
-def _analysed(form: str, decoding: Callable[[], Column]) -> StructType:
-    """Returns the type that Spark derives for a decoded value."""
+def avro_columns(text: str) -> StructType:
+    """Returns the columns that Spark derives from an Avro schema. Raises PipelineError."""
+    frame = avro_frame(text)
     try:
-        return _fields(SparkSession.active().range(0).select(decoding().alias("row")).schema["row"].dataType)
+        read = SparkSession.active().range(0).select(from_avro(sf.lit(None).cast("binary"), frame).alias("frame"))
+        return _fields(read.select("frame.row").schema["row"].dataType)
     except (PySparkException, Py4JError) as error:
-        message = first_line(error)
-        if "NOT_LOADED" in message:
-            remedy = f"put it into ODRADEK_SPARK_JARS or start the session with format = {form.lower()}"
-            raise PipelineError(f"Spark's {form} jar is not loaded", remedy) from error
-        raise PipelineError(f"Spark cannot read the {form} schema: {message}") from error
+        raise PipelineError(f"Spark cannot read the Avro schema: {first_line(error)}") from error
 
 
 def _check_names(schema: StructType) -> None:
