@@ -2,7 +2,8 @@
 
 JSON: DDL ('id LONG, at TIMESTAMP NOT NULL') or @FILE of it. Avro: a schema's JSON or @FILE of it (.avsc).
 Protobuf: @FILE of a descriptor set (protoc --include_imports --descriptor_set_out), and `message_name`.
-Raw: no schema; the columns are key, value and headers.
+Raw: no schema; the columns are key, value and headers. With a schema registry: the schemas that are known, as the job
+puts them into the settings of a batch (registry/schema.py).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from pyspark.sql.types import (
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.parse.protobuf_messages import columns_of, message_type
+from odradek.pipeline.registry.schema import KnownSchemas
 from odradek.pipeline.settings import Settings, flag
 from odradek.pipeline.spark.errors import first_line
 
@@ -101,13 +103,19 @@ def schema_of(settings: Settings) -> StructType:
         raise PipelineError(f"unknown-fields is {settings.unknown_fields}, which is for JSON only")
     if settings.message_name and settings.format != "protobuf":
         raise PipelineError("message-name is for Protobuf only", "set format = protobuf")
-    schema = _schema(settings)
+    schema = _framed_columns(settings) if settings.schema_registry else _schema(settings)
+    check_columns(schema, settings)
+    return schema
+
+
+def check_columns(schema: StructType, settings: Settings) -> None:
+    """Raises PipelineError for columns that tables cannot have, and if a setting names a missing column, or one whose
+    type does not fit."""
     _check_names(schema)
     for name, kind in _all_types("", schema):
         if not isinstance(kind, STORED):
             raise PipelineError(f"column {name} is {kind.simpleString().upper()}, which the tables do not support")
     _check_roles(schema, settings)
-    return schema
 
 
 def required_columns(schema: StructType, settings: Settings) -> list[str]:
@@ -139,6 +147,13 @@ def _schema(settings: Settings) -> StructType:
     if settings.format == "avro":
         return avro_columns(schema_text(settings))
     return columns_of(message_type(descriptors(settings), settings.message_name))
+
+
+def _framed_columns(settings: Settings) -> StructType:
+    """Returns the columns of the registered schemas. Raises PipelineError."""
+    if not settings.schema:
+        raise PipelineError("the schema registry was not asked for the columns yet")
+    return StructType.fromJson(json.loads(KnownSchemas.of_text(settings.schema).columns))
 
 
 def _ddl(text: str) -> StructType:
