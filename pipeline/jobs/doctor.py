@@ -11,6 +11,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -57,6 +58,8 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iter
     for finding in _with_packages("broker", lambda: _broker_and_topics(settings)):
         yield finding
         answers = answers or (finding.subject, finding.state) == ("broker", OK)
+    if settings.schema_registry and (settings.topics or settings.schema_subjects):
+        yield from _with_packages("registry", lambda: iter([_attempt("registry", lambda: _registry(settings))]))
     yield from _with_packages("state", lambda: _state(settings, answers))
     if settings.master and not is_local(settings.master):
         yield from _with_packages("executors", lambda: _executors(settings))
@@ -96,6 +99,17 @@ def _spark_home(environ: Mapping[str, str]) -> Finding:
     if (home := spark_home(pyspark_version(), environ)) is not None:
         return Finding("SPARK_HOME", OK, f"is {home}, whose engine has PySpark's version")
     return Finding("SPARK_HOME", OK, "is not set, so PySpark's own engine is used")
+
+
+def _registry(settings: Settings) -> Finding:
+    """Raises PipelineError."""
+    from odradek.pipeline.jobs.registered_schemas import RegisteredSchemas, read_known, refuse_unfit_settings
+
+    refuse_unfit_settings(settings)
+    state = Places.of(settings).state
+    new = RegisteredSchemas(settings, state, time.sleep).check(lambda: settings.topics)
+    known = f"{len(read_known(state).schemas)} known schema(s) as before"
+    return Finding("registry", OK, f"{settings.schema_registry} has {f'schema {min(new)}' if new else known}")
 
 
 def _memory(settings: Settings, environ: Mapping[str, str]) -> Finding:
