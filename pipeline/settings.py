@@ -76,7 +76,24 @@ class Settings:
     # Parsing.
     format: str = setting("json", "format of record values", choices=("json", "avro", "protobuf", "raw"))
     schema: str = setting("", "the rows: DDL ('id LONG, at TIMESTAMP') for JSON, an .avsc for Avro; inline, or @FILE")
-    message_name: str = setting("", "name of the Protobuf message; `schema` is then @FILE, a descriptor set")
+    message_name: str = setting(
+        "",
+        "name of the Protobuf message in `schema`, @FILE of a descriptor set; with a registry, by default its first",
+    )
+    schema_registry: str = setting(
+        "",
+        "schema registry with Confluent's API: values are in its frame, and the columns are those of their schemas",
+        metavar="URL",
+    )
+    schema_registry_login: str = setting(
+        "", "login of the registry (default: ODRADEK_SCHEMA_REGISTRY_LOGIN)", metavar="USER:PASSWORD"
+    )
+    schema_registry_ca: str = setting(
+        "", "PEM file of the authority of the registry's certificate (default: those of the system)", metavar="FILE"
+    )
+    schema_subjects: tuple[str, ...] = setting(
+        (), "subjects with the columns before any record was read (default: TOPIC-value)", metavar="SUBJECT"
+    )
     required: tuple[str, ...] = setting((), "columns that may not be null", metavar="COLUMN")
     unknown_fields: str = setting(
         "ignore",

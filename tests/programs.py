@@ -32,6 +32,7 @@ from tests.clients import program_clients
 from tests.clients.members.crew import NEWEST_KAFKA, Programs
 from tests.pipeline.cluster import nodes
 from tests.pipeline.cluster.object_store import ObjectStore, install_versitygw, s3_server
+from tests.pipeline.registry.apicurio import install_apicurio
 from tests.zookeeper import real_zookeeper
 
 FIXTURES: set[str] = set()
@@ -205,6 +206,13 @@ def object_store(versitygw: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     """An S3 server of this worker on loopback."""
     with s3_server(versitygw, tmp_path_factory.mktemp("object-store"), "127.0.0.1") as store:
         yield store
+
+
+@program
+def apicurio() -> Path:
+    """A schema registry, fetched once for this machine (tests/pipeline/registry/apicurio.py)."""
+    _on_path("java", "mvn")
+    return install_apicurio()
 
 
 @pytest.fixture

@@ -20,9 +20,11 @@ from pyspark.sql import functions as sf
 
 from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.jobs.registered_schemas import NewSchemas
 from odradek.pipeline.kafka.chunks import Chunk
 from odradek.pipeline.kafka.history import records_of
 from odradek.pipeline.kafka.topics import Topics, compare_ids, compare_offsets
+from odradek.pipeline.parse.framed_rows import UNKNOWN, new_ids
 from odradek.pipeline.parse.records import parsed
 from odradek.pipeline.parse.repetitions import repeated_places
 from odradek.pipeline.parse.transforms import DEAD, GOOD, LATE, OUTCOME, judged, of_outcome, without_places
@@ -66,7 +68,8 @@ class Tally:
 
 class Batches:
     """Runs the batches of one job. `settings`: the current ones. `look`: returns the current topics, or raises
-    PipelineError. `reached`: called with each step that a batch completes. `now`: the wall clock."""
+    PipelineError. `reached`: called with each step that a batch completes. `now`: the wall clock.
+    `look_up`: called with the ids of schemas that the plan of a batch lacks; raises NewSchemas if there are any."""
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class Batches:
         self._look = look
         self._reached = reached
         self._now = now
+        self.look_up: Callable[[list[int]], None] = lambda ids: None
         self._ledger = Ledger(places.ledger)
         self._plans = Plans(places.state)
 
@@ -101,7 +105,7 @@ class Batches:
         try:
             with ExitStack() as until:
                 counts, newest_us, written = self._write(plan, settings, tables, topics, until)
-        except PipelineError:
+        except (PipelineError, NewSchemas):
             raise
         except Exception as error:
             raise self._cause(error, plan, settings, tables) from error
@@ -141,6 +145,10 @@ class Batches:
         _check(plan, settings, tables, topics)
         rows = self._rows(plan, settings, chunk.readable(topics), until)
         tally = tally_of(rows, duration(settings.watermark_delay, "watermark-delay"))
+        if (
+            tally.reasons.get(UNKNOWN) and tables.last_batch(batch) != plan.number
+        ):  # A repeated batch keeps to its plan.
+            self.look_up(new_ids(rows))
         good, duplicates = self._without_repetitions(of_outcome(rows, GOOD), tally, plan, settings, tables, until)
         topics = self._look()
         _check_ids(plan, batch, tables, topics)

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -29,7 +30,7 @@ from odradek.pipeline.spark.releases import release_of
 from odradek.pipeline.state.places import Places
 from odradek.pipeline.variables import hidden
 
-PACKAGES = ("pyspark", "deltalake", "pyarrow", "pandas", "obstore", "kafka-python", "matplotlib")
+PACKAGES = ("pyspark", "deltalake", "pyarrow", "pandas", "obstore", "protobuf", "kafka-python", "matplotlib")
 INSTALL = "pip install 'odradek[spark]'"
 PATIENCE_MS = 5000
 """How long the broker may take to respond."""
@@ -58,6 +59,8 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iter
     for finding in _with_packages("broker", lambda: _broker_and_topics(settings)):
         yield finding
         answers = answers or (finding.subject, finding.state) == ("broker", OK)
+    if settings.schema_registry and (settings.topics or settings.schema_subjects):
+        yield from _with_packages("registry", lambda: iter([_attempt("registry", lambda: _registry(settings))]))
     yield from _with_packages("state", lambda: _state(settings, answers))
     if settings.master and not is_local(settings.master):
         yield from _with_packages("executors", lambda: _executors(settings))
@@ -97,6 +100,17 @@ def _spark_home(environ: Mapping[str, str]) -> Finding:
     if (home := spark_home(pyspark_version(), environ)) is not None:
         return Finding("SPARK_HOME", OK, f"is {home}, whose engine has PySpark's version")
     return Finding("SPARK_HOME", OK, "is not set, so PySpark's own engine is used")
+
+
+def _registry(settings: Settings) -> Finding:
+    """Raises PipelineError."""
+    from odradek.pipeline.jobs.registered_schemas import RegisteredSchemas, read_known, refuse_unfit_settings
+
+    refuse_unfit_settings(settings)
+    state = Places.of(settings).state
+    new = RegisteredSchemas(settings, state, time.sleep).check(lambda: settings.topics)
+    known = f"{len(read_known(state).schemas)} known schema(s) as before"
+    return Finding("registry", OK, f"{settings.schema_registry} has {f'schema {min(new)}' if new else known}")
 
 
 def _memory(settings: Settings, environ: Mapping[str, str]) -> Finding:

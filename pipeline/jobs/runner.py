@@ -17,6 +17,7 @@ from odradek.pipeline.jobs.batch import Batches
 from odradek.pipeline.jobs.one_job import pause
 from odradek.pipeline.jobs.planning import next_plan
 from odradek.pipeline.jobs.position import Position, after, position_of
+from odradek.pipeline.jobs.registered_schemas import NewSchemas, RegisteredSchemas, refuse_unfit_settings
 from odradek.pipeline.jobs.show import show
 from odradek.pipeline.kafka.inputs import TopicMatcher
 from odradek.pipeline.kafka.offsets import Offsets
@@ -50,7 +51,11 @@ class Runner:
         self._shown = shown
         self._matches = TopicMatcher(spark, settings)
         self._plans = Plans(self.places.state)
+        refuse_unfit_settings(settings)
+        self._schemas = RegisteredSchemas(settings, self.places.state, self.pause) if settings.schema_registry else None
         self._batches = Batches(spark, settings, self.places, self.look, reached)
+        if self._schemas is not None:
+            self._batches.look_up = self._schemas.look_up
         self._log = structlog.get_logger(f"pipeline.{job}")
 
     def position(self) -> Position:
@@ -66,7 +71,9 @@ class Runner:
         return topics
 
     def prepare(self) -> BatchTables:
-        """Creates the tables, or adds columns, for the batches of this run. Raises PipelineError."""
+        """Creates the tables, or adds columns, for the batches of this run. Raises PipelineError, and Stopped."""
+        if self._schemas is not None:
+            self.settings = self._schemas.start(lambda: self.settings.topics or self.look())
         return self._batches.prepare(self.settings)
 
     def finished(self, position: Position) -> Position:
@@ -89,11 +96,21 @@ class Runner:
         """Plans and runs the next batch, at most up to `until`. Returns None if there is nothing to read. Raises
         PipelineError, and Stopped before the batch.
         """
-        self.pause(0)
-        plan = next_plan(position, topics, self.settings, self._job, datetime.now(UTC), until)
-        return None if plan is None else self._run(self._plans.create(plan), tables, topics)
+        while True:
+            self.pause(0)
+            plan = next_plan(position, topics, self.settings, self._job, datetime.now(UTC), until)
+            try:
+                return None if plan is None else self._run(self._plans.create(plan), tables, topics)
+            except NewSchemas as new:
+                assert plan is not None
+                assert self._schemas is not None
+                self._plans.remove(plan.number)
+                self.settings = self._schemas.learn(new.found)
+                tables = self._batches.prepare(self.settings)
 
     def _run(self, plan: Plan, tables: BatchTables, topics: Topics) -> Position:
         row = self._batches.run(plan, tables, topics)
+        if self._schemas is not None:
+            self._schemas.batch_done()
         show(self._shown, self.settings, row)
         return after(row)

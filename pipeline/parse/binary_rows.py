@@ -1,45 +1,42 @@
-"""Decodes Avro and Protobuf to rows, with Spark's own functions.
-
-Values in the frame of a schema registry (a byte 0 and a 4-byte id before the row) are not supported: they become
-dead letters.
-"""
+"""Decodes Avro to rows, with Spark's own function."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.protobuf.functions import from_protobuf
 from pyspark.sql.types import DataType, StringType, StructType
 
 from odradek.pipeline.parse.flaws import any_of, flaws
-from odradek.pipeline.parse.schemas import AVRO_END, PROTOBUF_OPTIONS, avro_frame, descriptors, schema_text
-from odradek.pipeline.settings import Settings
+from odradek.pipeline.parse.schemas import AVRO_END, avro_frame
+from odradek.pipeline.parse.widening import fitted
 
 
-def avro_rows(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
-    """Returns the records with `data`, `reason` and `detail`.
+def avro_rows(records: DataFrame, schema: StructType, number: Column, texts: Mapping[int, str]) -> DataFrame:
+    """Returns the records with `data`, `reason` and `detail`. `texts`: Avro schemas with columns that `schema` has, as
+    wide or wider. `number`: which of them a record has.
 
     Avro's reader does not report unread bytes, and Spark does not distinguish a broken row from one of nulls. So the
     row is read as the first field of a frame. Its second field, bytes appended to the value, must be read unchanged."""
     framed = sf.concat(sf.col("value"), sf.lit(AVRO_END))
-    frame = from_avro(framed, avro_frame(schema_text(settings)), {"mode": "PERMISSIVE"})
-    read = records.withColumn("_frame", frame)
-    whole = sf.coalesce(sf.col("_frame.end") == sf.lit(AVRO_END), sf.lit(False))
-    return _judged(read.withColumn("data", sf.col("_frame.row")), whole, "not_avro", schema).drop("_frame")
+    names = {one: f"_frame_{one}" for one in texts}
+    options = {"mode": "PERMISSIVE"}
+    frames = {
+        names[one]: sf.when(number == one, from_avro(framed, avro_frame(text), options)) for one, text in texts.items()
+    }
+    read = records.withColumns(frames)
+    end = sf.coalesce(*(sf.col(f"{name}.end") for name in frames), sf.lit(b""))
+    rows = (fitted(sf.col(f"{name}.row"), _row_type(read, name), schema) for name in frames)
+    data = sf.coalesce(*rows, sf.lit(None).cast(schema))
+    return _judged(read.withColumn("data", data), end == sf.lit(AVRO_END), "not_avro", schema).drop(*frames)
 
 
-def protobuf_rows(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
-    """Returns the records with `data`, `reason` and `detail`. Protobuf does not encode the type and skips unknown
-    fields, so a message of another type may be read as a row of defaults."""
-    message = from_protobuf(
-        sf.col("value"),
-        settings.message_name,
-        options={**PROTOBUF_OPTIONS, "mode": "PERMISSIVE"},
-        binaryDescriptorSet=descriptors(settings),
-    )
-    read = records.withColumn("data", message)
-    return _judged(read, sf.col("data").isNotNull(), "not_protobuf", schema)
+def _row_type(read: DataFrame, frame: str) -> DataType:
+    kind = read.schema[frame].dataType
+    assert isinstance(kind, StructType)
+    return kind["row"].dataType
 
 
 def _judged(read: DataFrame, whole: Column, reason: str, schema: StructType) -> DataFrame:

@@ -16,10 +16,12 @@ from pyspark.sql.types import LongType, StructType, TimestampNTZType
 
 from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.parse.binary_rows import avro_rows, protobuf_rows
+from odradek.pipeline.parse.binary_rows import avro_rows
+from odradek.pipeline.parse.framed_rows import framed_rows
 from odradek.pipeline.parse.json_rows import json_rows
 from odradek.pipeline.parse.partition_values import unfit_values
-from odradek.pipeline.parse.schemas import required_columns, schema_of
+from odradek.pipeline.parse.protobuf_rows import Source, protobuf_rows
+from odradek.pipeline.parse.schemas import descriptors, required_columns, schema_of, schema_text
 from odradek.pipeline.parse.years import EARLIEST_MS, LATEST_MS, is_time_in_years
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.errors import first_line
@@ -30,6 +32,9 @@ REASONS = {
     "not_json": "the value is not JSON, or has more than one JSON value, or exceeds the parser's limits",
     "wrong_type": "the value is JSON but not an object, or a field is not of its column's type",
     "unknown_field": "a field is not in the schema, and unknown-fields is reject",
+    "not_framed": "schema-registry is set, and the value does not begin with a byte 0 and a schema id",
+    "unknown_schema": "the registry has no schema with the value's id",
+    "unfit_schema": "the value's schema is not of the format, or its columns do not fit those of earlier schemas",
     "not_avro": "the value's bytes are not exactly one row of the Avro schema",
     "not_protobuf": "the value's bytes are not a message of the Protobuf descriptor",
     "missing_required": "a column of required, of dedup-keys or NOT NULL in the schema is null or missing",
@@ -64,12 +69,15 @@ def parsed(records: DataFrame, settings: Settings, now: datetime | None = None) 
 
 def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
     """Returns the records with `data`, `reason`, `detail` (and `_raw`), after the checks of the format."""
+    if settings.schema_registry:
+        return framed_rows(records, schema, settings)
     if settings.format == "json":
         return json_rows(records, schema, settings.unknown_fields)
     if settings.format == "avro":
-        return avro_rows(records, schema, settings)
+        return avro_rows(records, schema, sf.lit(0), {0: schema_text(settings)})
     if settings.format == "protobuf":
-        return protobuf_rows(records, schema, settings)
+        source = Source(descriptors(settings), settings.message_name)
+        return protobuf_rows(records, schema, sf.lit(0), {0: source})
     nothing = sf.lit(None).cast("string")
     whole = sf.struct("key", "value", "headers")
     return records.withColumns({"data": whole, "reason": nothing, "detail": nothing})

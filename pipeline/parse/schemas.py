@@ -2,22 +2,22 @@
 
 JSON: DDL ('id LONG, at TIMESTAMP NOT NULL') or @FILE of it. Avro: a schema's JSON or @FILE of it (.avsc).
 Protobuf: @FILE of a descriptor set (protoc --include_imports --descriptor_set_out), and `message_name`.
-Raw: no schema; the columns are key, value and headers.
+Raw: no schema; the columns are key, value and headers. With a schema registry: the schemas that are known, as the job
+puts them into the settings of a batch (registry/schema.py).
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.protobuf.functions import from_protobuf
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -39,6 +39,8 @@ from pyspark.sql.types import (
 )
 
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parse.protobuf_messages import columns_of, message_type
+from odradek.pipeline.registry.schema import KnownSchemas
 from odradek.pipeline.settings import Settings, flag
 from odradek.pipeline.spark.errors import first_line
 
@@ -54,11 +56,6 @@ WINDOW_DAY = "window_day"
 
 AVRO_END = b"ODRADEK\n"
 """Appended to an Avro value to check that the reader stopped there."""
-
-PROTOBUF_OPTIONS = {
-    "emit.default.values": "true",  # proto3 does not encode a 0: without this it would become null
-    "upcast.unsigned.ints": "true",  # otherwise a uint32 from 2^31 on would become negative
-}
 
 NUMBERS = (ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType)
 NAMING = (
@@ -106,13 +103,19 @@ def schema_of(settings: Settings) -> StructType:
         raise PipelineError(f"unknown-fields is {settings.unknown_fields}, which is for JSON only")
     if settings.message_name and settings.format != "protobuf":
         raise PipelineError("message-name is for Protobuf only", "set format = protobuf")
-    schema = _schema(settings)
+    schema = _framed_columns(settings) if settings.schema_registry else _schema(settings)
+    check_columns(schema, settings)
+    return schema
+
+
+def check_columns(schema: StructType, settings: Settings) -> None:
+    """Raises PipelineError for columns that tables cannot have, and if a setting names a missing column, or one whose
+    type does not fit."""
     _check_names(schema)
     for name, kind in _all_types("", schema):
         if not isinstance(kind, STORED):
             raise PipelineError(f"column {name} is {kind.simpleString().upper()}, which the tables do not support")
     _check_roles(schema, settings)
-    return schema
 
 
 def required_columns(schema: StructType, settings: Settings) -> list[str]:
@@ -141,15 +144,16 @@ def _schema(settings: Settings) -> StructType:
         return _ddl(RAW)
     if settings.format == "json":
         return _ddl(schema_text(settings))
-    nothing = sf.lit(None).cast("binary")
     if settings.format == "avro":
-        frame = avro_frame(schema_text(settings))
-        return _fields(_analysed("Avro", lambda: from_avro(nothing, frame))["row"].dataType)
-    name, content = settings.message_name, descriptors(settings)
-    return _analysed(
-        "Protobuf",
-        lambda: from_protobuf(nothing, name, options=dict(PROTOBUF_OPTIONS), binaryDescriptorSet=content),
-    )
+        return avro_columns(schema_text(settings))
+    return columns_of(message_type(descriptors(settings), settings.message_name))
+
+
+def _framed_columns(settings: Settings) -> StructType:
+    """Returns the columns of the registered schemas. Raises PipelineError."""
+    if not settings.schema:
+        raise PipelineError("the schema registry was not asked for the columns yet")
+    return StructType.fromJson(json.loads(KnownSchemas.of_text(settings.schema).columns))
 
 
 def _ddl(text: str) -> StructType:
@@ -165,16 +169,14 @@ def _fields(kind: DataType) -> StructType:
     return kind
 
 
-def _analysed(form: str, decoding: Callable[[], Column]) -> StructType:
-    """Returns the type that Spark derives for a decoded value."""
+def avro_columns(text: str) -> StructType:
+    """Returns the columns that Spark derives from an Avro schema. Raises PipelineError."""
+    frame = avro_frame(text)
     try:
-        return _fields(SparkSession.active().range(0).select(decoding().alias("row")).schema["row"].dataType)
+        read = SparkSession.active().range(0).select(from_avro(sf.lit(None).cast("binary"), frame).alias("frame"))
+        return _fields(read.select("frame.row").schema["row"].dataType)
     except (PySparkException, Py4JError) as error:
-        message = first_line(error)
-        if "NOT_LOADED" in message:
-            remedy = f"put it into ODRADEK_SPARK_JARS or start the session with format = {form.lower()}"
-            raise PipelineError(f"Spark's {form} jar is not loaded", remedy) from error
-        raise PipelineError(f"Spark cannot read the {form} schema: {message}") from error
+        raise PipelineError(f"Spark cannot read the Avro schema: {first_line(error)}") from error
 
 
 def _check_names(schema: StructType) -> None:

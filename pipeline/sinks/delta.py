@@ -15,16 +15,18 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, types
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parse.widening import is_wider
 from odradek.pipeline.sinks.file_statistics import statistics_of
 from odradek.pipeline.sinks.known_events import DataFiles, Spans, files_around
 from odradek.pipeline.sinks.table_files import Layout, TableFile, Written, partition_values, write_files
+from odradek.pipeline.sinks.wider_table import widen
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.delta_tables import has_batch, open_table, table_at
 from odradek.pipeline.state.location import Location
@@ -72,7 +74,8 @@ class DeltaSink:
         return table.transaction_version(batch.app(self.name))
 
     def prepare(self, schema: StructType) -> None:
-        """Creates the table, or adds the columns that it lacks. Raises PipelineError if it is incompatible."""
+        """Creates the table, or adds the columns that it lacks and widens others. Raises PipelineError if it is
+        incompatible."""
         wanted = delta_schema(schema, self.place)
         if table_at(self.place) is None:
             self._refuse_other_files()
@@ -93,9 +96,11 @@ class DeltaSink:
                 "set partition-by to its old value, or set another name",
             )
         try:
-            grow(table, wanted, self.place)
+            grown = grow(table, wanted, self.place)
         except CommitFailedError:  # As above, or another writer committed first.
-            grow(open_table(self.place), wanted, self.place)
+            grown = grow(open_table(self.place), wanted, self.place)
+        if grown:
+            self._reached(f"{self.name}: columns grown")
 
     def write(self, rows: DataFrame, expected: int, batch: BatchId) -> Written:
         """Adds the rows, `expected` in number, unless the table has this batch.
@@ -184,14 +189,17 @@ def _nullable(kind: Any) -> Any:
     return {name: always.get(name, _nullable(value)) for name, value in kind.items()}
 
 
-def grow(table: DeltaTable, wanted: Schema, place: Location) -> None:
-    """Adds the columns that the table lacks, null in existing rows. Raises PipelineError if types differ."""
+def grow(table: DeltaTable, wanted: Schema, place: Location) -> bool:
+    """Adds the columns that the table lacks, null in existing rows, and widens types. Returns whether it had to. Raises
+    PipelineError for types that do not hold the values that the table has."""
     there = {field.name.lower(): field for field in table.schema().fields}
-    new = []
+    new, wider = [], {}
     for field in wanted.fields:
         found = there.pop(field.name.lower(), None)
         if found is None:
             new.append(field)
+        elif found.type != field.type and found.name == field.name and is_wider(_spark(field), _spark(found)):
+            wider[field.name] = field
         elif found.name != field.name or found.type != field.type:
             raise PipelineError(
                 f"the table {place} has {found.name} {type_name(found.type)}, but the settings have "
@@ -201,8 +209,16 @@ def grow(table: DeltaTable, wanted: Schema, place: Location) -> None:
     for left in there.values():
         if not left.nullable:
             raise PipelineError(f"the table {place} needs {left.name}, which the settings lack", "add it to the schema")
+    if wider:
+        widen(table, wider, place)
     if new:
-        table.alter.add_columns(new)
+        open_table(place).alter.add_columns(new)
+    return bool(new or wider)
+
+
+def _spark(field: Field) -> types.DataType:
+    """Returns the type that Spark has for a column of Delta: both write it alike."""
+    return types.StructField.fromJson(json.loads(field.to_json())).dataType
 
 
 def type_name(kind: Any) -> str:

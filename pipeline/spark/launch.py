@@ -82,7 +82,7 @@ def _options(
 ) -> dict[str, str]:
     """Returns the options that override `there`, those of spark-defaults.conf."""
     options = {"spark.app.name": f"odradek-{settings.name}", **missing_options(there), **wanted}
-    options |= _jars(spark_version, settings.format == "protobuf", {**there, **wanted})
+    options |= _jars(spark_version, {**there, **wanted})
     options["spark.master"] = _master(settings, {**there, **wanted})
     if OPTION not in {**there, **wanted} and not os.environ.get(VARIABLE):
         options[OPTION], _ = planned_memory(settings, there)
@@ -104,19 +104,19 @@ def _master(settings: Settings, given: Mapping[str, str]) -> str:
     return master
 
 
-def _jars(spark_version: str, protobuf: bool, given: Mapping[str, str]) -> dict[str, str]:
+def _jars(spark_version: str, given: Mapping[str, str]) -> dict[str, str]:
     """Returns the options that name our jars, appended to the given ones."""
-    jars = find_jars(spark_version, protobuf=protobuf)
+    jars = find_jars(spark_version)
     if jars is not None:
         ours = {"spark.jars": ",".join(str(jar) for jar in jars.paths)}
     else:
-        ours = {"spark.jars.packages": packages(spark_version, protobuf), "spark.jars.excludes": "org.apache.hadoop:*"}
+        ours = {"spark.jars.packages": packages(spark_version), "spark.jars.excludes": "org.apache.hadoop:*"}
     return {name: ",".join(filter(None, (given.get(name), value))) for name, value in ours.items()}
 
 
-def packages_missing(spark_version: str, protobuf: bool) -> PipelineError:
+def packages_missing(spark_version: str) -> PipelineError:
     """Returns the error for a process without the jars, where only Ivy could have fetched them, at its start."""
     return PipelineError(
         "Spark runs without the connector's jars, and Maven is not installed to fetch them",
-        f"pass them to spark-submit: --packages {packages(spark_version, protobuf)}",
+        f"pass them to spark-submit: --packages {packages(spark_version)}",
     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.home import spark_home
-from odradek.pipeline.spark.jars import PROTOBUF, find_jars, jar_names
+from odradek.pipeline.spark.jars import find_jars, jar_names
 from odradek.pipeline.spark.launch import AVRO_LIMITS, PYTHON, REQUIRED, launch, missing_options, packages_missing
 from odradek.pipeline.spark.master import HOST, LOCAL, as_host, check_master, driver_address, is_local
 from odradek.pipeline.spark.memory import OPTION, given_memory
@@ -76,7 +76,7 @@ def _joined(settings: Settings, wanted: Mapping[str, str]) -> SparkSession:
     session = SparkSession.builder.getOrCreate()
     refuse_other_master(settings.master, str(session.sparkContext.master))
     apply(session, {**REQUIRED, **wanted})
-    _complete(session, settings)
+    _complete(session)
     return session
 
 
@@ -95,7 +95,7 @@ def _started(settings: Settings, wanted: Mapping[str, str]) -> SparkSession:
     SparkContext.getOrCreate(conf)
     session = SparkSession.builder.getOrCreate()
     if runs:
-        _complete(session, settings)
+        _complete(session)
     if is_local(str(session.sparkContext.master)) and not conf.contains(PARTITIONS):
         session.conf.set(PARTITIONS, PARTITIONS_PER_CORE * session.sparkContext.defaultParallelism)
     return session
@@ -125,19 +125,17 @@ def _added(settings: Settings, wanted: Mapping[str, str], conf: SparkConf) -> di
     return options
 
 
-def _complete(session: SparkSession, settings: Settings) -> None:
+def _complete(session: SparkSession) -> None:
     """Adds what only a Java process that we launched has from the start: the jars, and limits for Avro's reader."""
     import pyspark
 
     home = spark_home(pyspark.__version__) or Path(pyspark.__file__).parent
-    is_protobuf = settings.format == "protobuf"
-    jars = release_of(pyspark.__version__).jars
-    names = [*jar_names(jars), *(jar_names(jars, PROTOBUF) if is_protobuf else [])]
+    names = jar_names(release_of(pyspark.__version__).jars)
     given = given_jars(session.sparkContext.getConf().get)
     if not all(is_there(name, given, home) for name in names):
-        found = find_jars(pyspark.__version__, protobuf=is_protobuf)
+        found = find_jars(pyspark.__version__)
         if found is None:
-            raise packages_missing(pyspark.__version__, is_protobuf)
+            raise packages_missing(pyspark.__version__)
         add_jars(session, [jar for jar in found.paths if not is_there(jar.name, given, home)])
     for name, value in AVRO_LIMITS.items():
         set_property(session.sparkContext._jvm, name, value)

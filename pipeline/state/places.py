@@ -7,6 +7,7 @@ LAKE/NAME_windows           counts and sums over event time, partitioned by wind
 STATE = LAKE/_NAME
   batches                   the ledger: a row for each batch, a Delta table
   plan-N.json               what batch N reads and how it judges, until the ledger has the batch
+  schemas.json              the schemas of the registry that the pipeline knows, and the columns of all of them
   backfill.json             the offsets where the backfill ends and the ingest starts
   job.lock                  held by the running ingest or backfill
   compact.lock              held by the running compaction
@@ -21,6 +22,7 @@ from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.location import Location, location_of
 
 JOB_LOCK, COMPACT_LOCK = "job.lock", "compact.lock"
+SCHEMAS = "schemas.json"
 
 
 @dataclass(frozen=True, slots=True)

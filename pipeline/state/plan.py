@@ -24,12 +24,23 @@ from odradek.pipeline.state.location import Location
 from odradek.pipeline.variables import secrets_of
 
 JUDGING = (
-    *("format", "schema", "message_name", "required", "unknown_fields", "event_time", "isolation_level"),
+    *(
+        "format",
+        "schema",
+        "schema_registry",
+        "message_name",
+        "required",
+        "unknown_fields",
+        "event_time",
+        "isolation_level",
+    ),
     *("dedup_keys", "watermark_delay", "late_rows", "max_future"),
     *("window", "window_slide", "window_by", "window_sums"),
     *("sink", "partition_by", "results_topic", "job_version"),
 )
 """The settings that decide the outcome of a record, its tables, and its form there."""
+ADDED_LATER = frozenset({"schema_registry"})
+"""Those that plans of older versions lack, which knew only the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,7 @@ class Plan:
 
     def settings(self, now: Settings) -> Settings:
         """Returns the current settings, except that the JUDGING ones are as planned. Raises PipelineError."""
-        if now.format == "protobuf" and self.judging["format"] == "protobuf":
+        if "protobuf" == now.format == self.judging["format"] and not self.judging.get("schema_registry"):
             wanted, there = (one["schema"] for one in (self.judging, judging_settings(now)))
             if wanted != there:
                 raise PipelineError(
@@ -71,6 +82,8 @@ def judging_settings(settings: Settings) -> dict[str, Any]:
     found = {name: getattr(settings, name) for name in JUDGING}
     refuse_secrets({"name": settings.name, "topics": settings.topics, **found})
     found = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    if settings.schema_registry:
+        return found
     if settings.format == "protobuf":
         found["schema"] = hashlib.sha256(file_of(settings.schema)).hexdigest()
     elif settings.schema.startswith("@"):
@@ -89,13 +102,15 @@ def refuse_secrets(stored: Mapping[str, Any]) -> None:
 
 
 def _typed(judging: Mapping[str, Any]) -> dict[str, Any]:
-    made = make_settings({name: judging[name] for name in JUDGING})
+    made = make_settings({name: judging[name] for name in JUDGING if name in judging or name not in ADDED_LATER})
     return {name: getattr(made, name) for name in JUDGING}
 
 
 def changed(plan: Plan, settings: Settings) -> list[str]:
     """Returns the settings that have changed since the batch was planned, as users write them."""
     now = judging_settings(settings)
+    if settings.schema_registry:  # Then the job itself puts the schemas there.
+        now["schema"] = plan.judging.get("schema")
     return [flag(name) for name in JUDGING if plan.judging.get(name) != now[name]]
 
 

@@ -8,12 +8,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.settings import Settings, make_settings
-from odradek.pipeline.spark.jars import find_jars
 from odradek.pipeline.spark.session import open_session
 from odradek.testing import BrokerThread
 
@@ -33,16 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Ignores unclosed sockets of PySpark, and of kafka-python without a broker."""
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")  # pyspark.testing loads pandas on Spark, which requires it
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
-    config.addinivalue_line("markers", "protobuf_jar(there): runs where Spark's Protobuf jar is, or is not, there")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects the tests that do not fit the presence of the Protobuf jar: not every registry has it."""
-    jars = find_jars(pyspark.__version__)
-    is_there = jars is not None and any(jar.name.startswith("spark-protobuf") for jar in jars.paths)
-    unfit = [item for item in items if (mark := item.get_closest_marker("protobuf_jar")) and mark.args != (is_there,)]
-    config.hook.pytest_deselected(items=unfit)
-    items[:] = [item for item in items if item not in unfit]
 
 
 @pytest.fixture(scope="session")

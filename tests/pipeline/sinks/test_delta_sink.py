@@ -182,3 +182,29 @@ def test_a_commit_that_succeeded_in_spite_of_an_error_counts(
     written(sink, rows)
     assert sink.last_batch(FIRST) == 0
     assert len(read_by_arrow(sink.place, ["id"])) == 10, "its files are there"
+
+
+def test_columns_become_wider_in_one_commit_that_keeps_rows_partitions_and_batches(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    steps: list[str] = []
+    sink = DeltaSink(at(tmp_path / "table"), "rows", Layout(("day",)), steps.append)
+    narrow = "CAST(id AS INT) AS n, NAMED_STRUCT('x', CAST(id AS INT)) AS s, CONCAT('day ', id % 2) AS day"
+    wide = "id + 5000000000 AS n, NAMED_STRUCT('x', id, 'y', 'new') AS s, CONCAT('day ', id % 2) AS day, id AS more"
+    written(sink, spark.range(4).selectExpr(*_split(narrow)))
+    steps.clear()
+    sink.prepare(spark.range(4).selectExpr(*_split(narrow)).schema)
+    assert steps == [], "nothing is wider"
+    written(sink, spark.range(2).selectExpr(*_split(wide)), SECOND)
+    assert steps[0] == "rows: columns grown"
+    assert sink.last_batch(FIRST) == 1
+    table = DeltaTable(sink.place)
+    assert table.metadata().partition_columns == ["day"]
+    assert table.protocol().reader_features is None, "every reader can read it"
+    rows = sorted(read_by_arrow(sink.place, ["n", "s", "day", "more"]), key=lambda row: row["n"])
+    assert rows[3] == {"n": 3, "s": {"x": 3, "y": None}, "day": "day 1", "more": None}
+    assert rows[4] == {"n": 5_000_000_000, "s": {"x": 0, "y": "new"}, "day": "day 0", "more": 0}
+    assert len(rows) == 6
+    same_rows([row.asDict(True) for row in read_by_spark(spark, sink.place, ["n", "s", "day", "more"]).collect()], rows)
+    with pytest.raises(PipelineError, match="has n long, but the settings have n integer"):
+        sink.prepare(spark.range(4).selectExpr(*_split(narrow)).schema)

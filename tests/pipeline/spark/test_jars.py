@@ -8,7 +8,7 @@ import pytest
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.spark.cache import cache_directory
-from odradek.pipeline.spark.jars import PROTOBUF, FoundJars, find_jars, jar_names, packages
+from odradek.pipeline.spark.jars import FoundJars, find_jars, jar_names, packages
 from odradek.pipeline.spark.releases import Jars
 
 VERSION, SERVING = "4.0.5", "4.0.0"
@@ -57,17 +57,15 @@ def test_the_pom_names_the_four_jars_of_the_connector_and_that_of_avro() -> None
         "commons-pool2-2.12.0.jar",
         "spark-avro_2.13-4.0.0.jar",
     ]
-    assert jar_names(THEIRS, PROTOBUF) == ["spark-protobuf_2.13-4.0.0.jar"]
 
 
 def test_ivy_gets_sparks_own_jars_of_the_minor_version_and_resolves_the_others() -> None:
     kafka = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-    assert packages(VERSION, protobuf=False).split(",") == [
+    assert packages(VERSION).split(",") == [
         kafka,
         "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
         "org.apache.spark:spark-avro_2.13:4.0.0",
     ]
-    assert packages(VERSION, protobuf=True).endswith(",org.apache.spark:spark-protobuf_2.13:4.0.0")
 
 
 def test_a_jar_directory_must_have_all_jars(tmp_path: Path) -> None:
@@ -77,8 +75,6 @@ def test_a_jar_directory_must_have_all_jars(tmp_path: Path) -> None:
         find_jars(VERSION, environ)
     put(tmp_path, NAMES)
     assert find_jars(VERSION, environ) == FoundJars([tmp_path / name for name in NAMES], SERVING)
-    with pytest.raises(PipelineError, match="lacks spark-protobuf"):
-        find_jars(VERSION, environ, protobuf=True)
 
 
 def test_pysparks_own_jars_come_before_those_of_its_minor_version(tmp_path: Path) -> None:
@@ -91,13 +87,6 @@ def test_jars_of_two_releases_are_not_mixed(tmp_path: Path) -> None:
     put(tmp_path, [*NAMES[:1], *jar_names(OWN)[1:]])
     with pytest.raises(PipelineError, match=r"lacks spark-token-provider-kafka-0-10_2\.13-4\.0\.0\.jar, spark-avro"):
         find_jars(VERSION, {"ODRADEK_SPARK_JARS": str(tmp_path)})
-
-
-def test_the_protobuf_jar_is_used_if_present(tmp_path: Path) -> None:
-    names = [*NAMES, *jar_names(THEIRS, PROTOBUF)]
-    put(tmp_path, names)
-    found = find_jars(VERSION, {"ODRADEK_SPARK_JARS": str(tmp_path)})
-    assert found == FoundJars([tmp_path / name for name in names], SERVING)
 
 
 def test_maven_fetches_pysparks_own_jars(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ for one in pkgutil.walk_packages(odradek.pipeline.__path__, "odradek.pipeline.")
         importlib.import_module(one.name)
 from odradek.pipeline.spark.jars import packages
 from odradek.pipeline.spark.package import package_archive
-assert packages("4.0.0", protobuf=False)
+assert packages("4.0.0")
 sys.stdout.buffer.write(package_archive())
 """
 

@@ -33,7 +33,6 @@ MODULES = {
     "pyspark.sql.avro.functions",
     "pyspark.sql.datasource",
     "pyspark.sql.functions",
-    "pyspark.sql.protobuf.functions",
     "pyspark.sql.types",
     "pyspark.sql.window",
 }

@@ -106,8 +106,29 @@ def test_every_setting_that_decides_about_records_is_in_the_plan() -> None:
         *("max_offsets_per_trigger", "backfill_from", "log_dirs", "trigger", "on_data_loss", "on_recreated_topic"),
         *("metrics_port", "metrics_host", "max_lag", "max_dead", "alarm_period"),
         *("files_per_batch", "shadow_group", "compact_target_size", "compact_retention", "kafka", "store", "spark"),
+        *("schema_registry_login", "schema_registry_ca", "schema_subjects"),
     }
     assert set(Settings.__dataclass_fields__) == others | set(JUDGING)
+
+
+def test_a_plan_has_the_registered_schemas_which_a_job_may_replace_and_a_user_may_not(state: Location) -> None:
+    then = settings_of(schema="the schemas", schema_registry="http://old", schema_registry_login="a:secret")
+    now = settings_of(schema="newer schemas", schema_registry="http://new", schema_registry_login="b:secret")
+    plan = Plans(state).create(plan_of(then))
+    assert "secret" not in (state.read("plan-7.json") or b"").decode()
+    repeated = plan.settings(now)
+    assert (repeated.schema, repeated.schema_registry) == ("the schemas", "http://old")
+    assert changed(plan, now) == ["schema-registry"]
+
+
+def test_a_plan_of_an_older_version_lacks_newer_settings_which_then_have_their_defaults(state: Location) -> None:
+    then = settings_of()
+    plan = plan_of(then)
+    older = replace(plan, judging={name: one for name, one in plan.judging.items() if name != "schema_registry"})
+    Plans(state).create(older)
+    found = Plans(state).read(7)
+    assert found is not None
+    assert found.settings(replace(then, schema_registry="http://new")) == then
 
 
 def test_the_plan_keeps_the_content_of_a_schema_file(state: Location, tmp_path: Path) -> None:

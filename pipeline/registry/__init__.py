@@ -1,0 +1,1 @@
+"""Schema registries: a client of Confluent's API, and the schemas that a pipeline has read with it. Without Spark."""
