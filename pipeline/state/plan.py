@@ -27,8 +27,11 @@ JUDGING = (
     *("dedup_keys", "watermark_delay", "late_rows", "max_future"),
     *("window", "window_slide", "window_by", "window_sums"),
     *("sink", "partition_by", "results_topic", "job_version"),
+    *("mode", "upsert_keys", "key_format"),
 )
 """The settings that decide the outcome of a record, its tables, and its form there."""
+ADDED = {"mode": "append", "upsert_keys": [], "key_format": "text"}
+"""JUDGING settings that plans of earlier versions lack, with the values by which those batches were judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ def _text(plan: Plan) -> bytes:
 
 
 def _plan(content: Mapping[str, Any]) -> Plan:
-    judging = dict(content["judging"])
+    judging = {**ADDED, **content["judging"]}
     _typed(judging)
     return Plan(
         number=int(content["number"]),

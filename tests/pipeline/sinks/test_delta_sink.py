@@ -46,7 +46,7 @@ def written(sink: DeltaSink, rows: DataFrame, batch: BatchId = FIRST) -> int:
 
 def test_both_readers_read_every_type_and_a_batch_is_committed_once(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaSink(at(tmp_path / "table"), "rows", Layout(tasks=2))
-    rows = spark.range(20).selectExpr(*_split(EVERY_TYPE))
+    rows = spark.range(20).selectExpr(*split(EVERY_TYPE))
     written(sink, rows)
     assert sink.last_batch(FIRST) == 0
     assert written(sink, rows) == 0, "the batch is there"
@@ -56,7 +56,7 @@ def test_both_readers_read_every_type_and_a_batch_is_committed_once(spark: Spark
     assert DeltaTable(sink.place).count() == 40
 
 
-def _split(expressions: str) -> list[str]:
+def split(expressions: str) -> list[str]:
     parts, depth, text = [], 0, ""
     for letter in " ".join(expressions.split()):
         depth += {"(": 1, ")": -1}.get(letter, 0)
@@ -70,7 +70,7 @@ def _split(expressions: str) -> list[str]:
 
 def test_statistics_hold_for_every_row(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaSink(at(tmp_path / "table"), "rows")
-    rows = spark.range(20).selectExpr(*_split(EVERY_TYPE))
+    rows = spark.range(20).selectExpr(*split(EVERY_TYPE))
     written(sink, rows)
     files = sorted((sink.place.path / "_delta_log").glob("*.json"))
     log = [json.loads(line) for file in files for line in file.read_text().splitlines()]
