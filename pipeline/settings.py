@@ -125,6 +125,19 @@ class Settings:
 
     # Output.
     sink: str = setting("delta", "format of the tables", choices=("delta", "parquet"))
+    mode: str = setting(
+        "append",
+        "append each record as a row; or upsert, which keeps one row for each key and deletes it at a tombstone",
+        choices=("append", "upsert"),
+    )
+    upsert_keys: tuple[str, ...] = setting(
+        (), "columns that identify a row if mode is upsert, and so are required", metavar="COLUMN"
+    )
+    key_format: str = setting(
+        "text",
+        "record key of a tombstone: the text of the single column of upsert-keys, or a JSON object with all of them",
+        choices=("text", "json"),
+    )
     partition_by: tuple[str, ...] = setting((), "columns by which the table is partitioned", metavar="COLUMN")
     files_per_batch: int = setting(
         0,
@@ -167,6 +180,11 @@ class Settings:
             raise PipelineError("backfill-from is segments, but log-dirs is empty", "set it to the broker's log.dirs")
         if self.topics and self.topics_pattern:
             raise PipelineError("topics and topics-pattern exclude each other", "set only one of them")
+        if self.mode == "upsert":
+            self._check_upsert()
+        elif self.upsert_keys or self.key_format != "text":
+            name = "upsert-keys" if self.upsert_keys else "key-format"
+            raise PipelineError(f"{name} is set, but mode is {self.mode}", "set mode to upsert")
         for text, name in ((self.watermark_delay, "watermark-delay"), (self.max_future, "max-future")):
             if text or name == "watermark-delay":
                 duration(text, name)
@@ -179,6 +197,20 @@ class Settings:
             choices = one.metadata.get("choices")
             if choices and getattr(self, one.name) not in choices:
                 raise PipelineError(f"{flag(one.name)} is {getattr(self, one.name)!r}, not one of {', '.join(choices)}")
+
+    def _check_upsert(self) -> None:
+        """Raises PipelineError for settings that do not fit mode = upsert."""
+        if not self.upsert_keys:
+            raise PipelineError("mode is upsert, but upsert-keys is empty", "set it to the columns that identify a row")
+        if self.key_format == "text" and len(self.upsert_keys) > 1:
+            raise PipelineError("upsert-keys has several columns, but key-format is text", "set key-format to json")
+        if self.sink == "parquet" or self.format == "raw":
+            what = "the sink parquet" if self.sink == "parquet" else "the format raw"
+            raise PipelineError(f"mode is upsert, which {what} does not support", "set another one")
+        for name in ("dedup_keys", "window", "results_topic"):
+            if getattr(self, name):
+                problem = f"{flag(name)} is set, but mode is upsert: a row is then the state of a key, not an event"
+                raise PipelineError(problem, "leave it empty, or set another pipeline with mode = append")
 
     @property
     def group(self) -> str:

@@ -24,12 +24,14 @@ from odradek.pipeline.jobs.registered_schemas import NewSchemas
 from odradek.pipeline.kafka.chunks import Chunk
 from odradek.pipeline.kafka.history import records_of
 from odradek.pipeline.kafka.topics import Topics, compare_ids, compare_offsets
+from odradek.pipeline.parse.changes import IS_DELETE, last_changes, with_deletes
 from odradek.pipeline.parse.framed_rows import UNKNOWN, new_ids
 from odradek.pipeline.parse.records import parsed
-from odradek.pipeline.parse.repetitions import repeated_places
+from odradek.pipeline.parse.repetitions import PLACE, repeated_places
 from odradek.pipeline.parse.transforms import DEAD, GOOD, LATE, OUTCOME, judged, of_outcome, without_places
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.batch_tables import BatchTables, JudgedRows
+from odradek.pipeline.sinks.changed_keys import ChangedKeys
 from odradek.pipeline.sinks.delta import nothing
 from odradek.pipeline.sinks.known_events import Spans, known_events, time_column
 from odradek.pipeline.sinks.table_files import Written
@@ -119,6 +121,8 @@ class Batches:
             dead=counts.dead,
             duplicates=counts.duplicates,
             late=counts.late,
+            superseded=counts.superseded,
+            deletes=counts.deletes,
             lost=counts.lost,
             watermark=plan.watermark,
             newest_event_time=_newest(plan.newest_event_time, newest_us),
@@ -145,27 +149,28 @@ class Batches:
         _check(plan, settings, tables, topics)
         rows = self._rows(plan, settings, chunk.readable(topics), until)
         tally = tally_of(rows, duration(settings.watermark_delay, "watermark-delay"))
-        if (
-            tally.reasons.get(UNKNOWN) and tables.last_batch(batch) != plan.number
-        ):  # A repeated batch keeps to its plan.
-            self.look_up(new_ids(rows))
+        if tally.reasons.get(UNKNOWN) and tables.last_batch(batch) != plan.number:
+            self.look_up(new_ids(rows))  # A repeated batch keeps to its plan.
         good, duplicates = self._without_repetitions(of_outcome(rows, GOOD), tally, plan, settings, tables, until)
+        good, changes = _last_changes(rows, good, settings, until) if settings.mode == "upsert" else (good, None)
         topics = self._look()
         _check_ids(plan, batch, tables, topics)
         # With `fail` nothing is lost: offsets that were deleted after a successful read were read before.
         lost = plan.lost + (0 if settings.on_data_loss == "fail" else chunk.lost(topics, tally.first))
         counts = Counts(
             rows_in=tally.rows_in,
-            good=tally.by_outcome.get(GOOD, 0) - duplicates,
+            good=changes.upserts if changes else tally.by_outcome.get(GOOD, 0) - duplicates,
             dead=tally.by_outcome.get(DEAD, 0),
             duplicates=duplicates,
             late=tally.by_outcome.get(LATE, 0),
+            superseded=changes.superseded(tally.by_outcome) if changes else 0,
+            deletes=changes.deletes if changes else 0,
             lost=lost,
             reasons=tally.reasons,
         )
         counts.check(batch)
         self._reached("read")
-        by_outcome = JudgedRows(good, of_outcome(rows, DEAD), of_outcome(rows, LATE))
+        by_outcome = JudgedRows(good, of_outcome(rows, DEAD), of_outcome(rows, LATE), changes)
         return counts, tally.newest_us, tables.write(by_outcome, counts, batch)
 
     def _rows(self, plan: Plan, settings: Settings, readable: Chunk, until: ExitStack) -> DataFrame:
@@ -176,7 +181,8 @@ class Batches:
             if readable.start
             else self._no_records()
         )
-        rows = judged(parsed(records, settings, plan.planned_at), plan.watermark).persist()
+        rows = judged(parsed(records, settings, plan.planned_at), plan.watermark)
+        rows = (with_deletes(rows, settings) if settings.mode == "upsert" else rows).persist()
         until.callback(rows.unpersist)
         return rows
 
@@ -258,12 +264,25 @@ def tally_of(rows: DataFrame, delay: timedelta) -> Tally:
         tally.by_outcome[row[OUTCOME]] = tally.by_outcome.get(row[OUTCOME], 0) + row["rows"]
         if row["reason"] is not None:
             tally.reasons[row["reason"]] = tally.reasons.get(row["reason"], 0) + row["rows"]
-        elif tally.newest_us is None or row["newest"] > tally.newest_us:
+        elif row["newest"] is not None and (tally.newest_us is None or row["newest"] > tally.newest_us):
             tally.newest_us = row["newest"]
         place = (row["topic"], row["partition"])
         tally.first[place] = min(tally.first.get(place, row["first"]), row["first"])
         tally.buckets |= set(row["buckets"])
     return tally
+
+
+def _last_changes(
+    rows: DataFrame, good: DataFrame, settings: Settings, until: ExitStack
+) -> tuple[DataFrame, ChangedKeys]:
+    """Returns the good rows that are the last change of their key, and the changed keys."""
+    last = last_changes(rows, settings.upsert_keys).persist()
+    until.callback(last.unpersist)
+    counted = {row[IS_DELETE]: row["count"] for row in last.groupBy(IS_DELETE).count().collect()}
+    changes = ChangedKeys(last.drop(*PLACE, IS_DELETE), counted.get(False, 0), counted.get(True, 0))
+    places = last.where(~sf.col(IS_DELETE)).select(*PLACE)
+    places = sf.broadcast(places) if changes.upserts <= FEW else places
+    return good.join(places, list(PLACE), "left_semi"), changes
 
 
 def bucket_us(delay: timedelta) -> int:

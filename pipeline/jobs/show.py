@@ -30,5 +30,7 @@ def show(shown: Progress, settings: Settings, row: LedgerRow) -> None:
             row.lost,
             waiting,
             row.watermark,
+            row.superseded,
+            row.deletes,
         )
     )

@@ -27,7 +27,8 @@ from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.errors import first_line
 
 REASONS = {
-    "tombstone": "the value is null",
+    "tombstone": "the value is null, and mode is append",
+    "no_key": "the value is null, mode is upsert, and the record's key does not identify a row",
     "not_utf8": "the value (JSON) or a string in it (Avro, Protobuf) is not UTF-8",
     "not_json": "the value is not JSON, or has more than one JSON value, or exceeds the parser's limits",
     "wrong_type": "the value is JSON but not an object, or a field is not of its column's type",
@@ -37,7 +38,7 @@ REASONS = {
     "unfit_schema": "the value's schema is not of the format, or its columns do not fit those of earlier schemas",
     "not_avro": "the value's bytes are not exactly one row of the Avro schema",
     "not_protobuf": "the value's bytes are not a message of the Protobuf descriptor",
-    "missing_required": "a column of required, of dedup-keys or NOT NULL in the schema is null or missing",
+    "missing_required": "a column of required, dedup-keys, upsert-keys or NOT NULL in the schema is null or missing",
     "no_event_time": "the event time is null, or not in the years 1 to 9999",
     "unfit_partition": "a value of partition-by is too long for a directory name, or not in the years 1 to 9999",
     "in_future": "the event time is later than the planning of the batch by more than max-future",

@@ -119,9 +119,9 @@ def check_columns(schema: StructType, settings: Settings) -> None:
 
 
 def required_columns(schema: StructType, settings: Settings) -> list[str]:
-    """Returns the columns that may not be null: those of `required`, the dedup keys, and NOT NULL columns in DDL."""
+    """Returns the columns that may not be null: those of `required`, the keys, and NOT NULL columns in DDL."""
     declared = [one.name for one in schema if not one.nullable] if settings.format == "json" else []
-    return list(dict.fromkeys([*settings.required, *settings.dedup_keys, *declared]))
+    return list(dict.fromkeys([*settings.required, *settings.dedup_keys, *settings.upsert_keys, *declared]))
 
 
 def avro_frame(text: str) -> str:
@@ -227,6 +227,7 @@ def _check_roles(schema: StructType, settings: Settings) -> None:
         ),
         "required": (settings.required, (DataType,), ""),
         "dedup_keys": (settings.dedup_keys, (*NAMING, BinaryType), "a string, an integer, a date or a time"),
+        "upsert_keys": (settings.upsert_keys, (*NAMING, BinaryType), "a string, an integer, a date or a time"),
         "window_by": (settings.window_by, NAMING, "a string, an integer, a date or a time"),
         "window_sums": (settings.window_sums, NUMBERS, "a number"),
         "partition_by": (settings.partition_by, NAMING, "a string, an integer, a date or a time"),

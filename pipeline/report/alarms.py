@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.accounting import OUTCOMES
 
 ALARMED = 3
 """The exit status of a report with alarms. 1: there is no report; 2: wrong arguments."""
@@ -22,7 +23,7 @@ def alarms(facts: Facts, settings: Settings) -> Iterator[str]:
     """Yields the messages about what must not stay as it is."""
     recent, period = facts["recent"], settings.alarm_period
     if not facts["is_balanced"]:
-        yield "The counts do not add up: rows in differ from good + dead + duplicates + late."
+        yield f"The counts do not add up: rows in differ from {' + '.join(OUTCOMES)}."
     if lost := recent["lost"]:
         yield f"{lost:,} offsets were deleted before they could be read, within {period}."
     if _exceeds(recent["dead"], recent["rows_in"], settings.max_dead):

@@ -1,8 +1,8 @@
 """Collects the facts about a pipeline as plain values: the content of report.json, and the only input of the page.
 
     name, generated_at
-    totals      batches, rows_in, good, dead, duplicates, late, lost, files_written, bytes_written
-    is_balanced rows_in = good + dead + duplicates + late
+    totals      batches, rows_in, good, dead, duplicates, late, superseded, deletes, lost, files_written, bytes_written
+    is_balanced rows_in = good + dead + duplicates + late + superseded + deletes
     recent      rows_in, dead, lost     of the batches that ended within alarm-period
     rate        rows per second of the last batch, and of all (rows divided by the duration of the batches)
     watermark, newest_event_time             of the newest batch
@@ -36,6 +36,7 @@ from odradek.pipeline.kafka.lag import PartitionLag, partition_lags
 from odradek.pipeline.kafka.offsets import Offsets
 from odradek.pipeline.report.alarms import alarms, notes
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.accounting import OUTCOMES
 from odradek.pipeline.state.delta_tables import table_at
 from odradek.pipeline.state.ledger import Ledger, LedgerRow
 from odradek.pipeline.state.location import Location
@@ -43,7 +44,7 @@ from odradek.pipeline.state.places import Places
 from odradek.pipeline.variables import hidden
 
 MOST_BATCHES = 1000
-COUNTS = ("rows_in", "good", "dead", "duplicates", "late", "lost", "files_written", "bytes_written")
+COUNTS = ("rows_in", *OUTCOMES, "lost", "files_written", "bytes_written")
 
 Facts = dict[str, Any]
 
@@ -63,7 +64,7 @@ def facts_of(settings: Settings, now: datetime, patience_ms: int) -> Facts | Non
         "name": settings.name,
         "generated_at": now.isoformat(timespec="seconds"),
         "totals": {"batches": whole.num_rows, **totals},
-        "is_balanced": totals["rows_in"] == sum(totals[name] for name in ("good", "dead", "duplicates", "late")),
+        "is_balanced": totals["rows_in"] == sum(totals[name] for name in OUTCOMES),
         "recent": _recent(whole, now - duration(settings.alarm_period, "alarm-period")),
         "rate": {"last": _rate(last.rows_in, _seconds(last)), "mean": _rate(totals["rows_in"], _all_seconds(whole))},
         "watermark": _iso(last.watermark),

@@ -19,6 +19,7 @@ from typing import Any, TextIO, cast
 import structlog
 
 from odradek.pipeline.report.metrics import Metrics
+from odradek.pipeline.state.accounting import OF_UPSERTS, OUTCOMES
 from odradek.pipeline.variables import hidden
 
 CLEAR_LINE = "\r\x1b[2K"
@@ -41,6 +42,8 @@ class BatchDone:
     lost: int = 0
     lag: int | None = None
     watermark: datetime | None = None
+    superseded: int = 0
+    deletes: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -57,7 +60,7 @@ class Progress:
         self._is_terminal = stream.isatty()
         self._line = ""
         self._drawing = threading.RLock()
-        self._totals = dict.fromkeys(("good", "dead", "duplicates", "late", "lost"), 0)
+        self._totals = dict.fromkeys((*OUTCOMES, "lost"), 0)
         self._log = structlog.get_logger("pipeline.progress")
         self.metrics = Metrics()
 
@@ -68,7 +71,8 @@ class Progress:
         if self._is_terminal:
             self._draw(self._status_line(done))
             return
-        details = {**asdict(done), "duration_s": round(done.duration_s, 3)}
+        shown = {name: value for name, value in asdict(done).items() if value or name not in OF_UPSERTS}
+        details = {**shown, "duration_s": round(done.duration_s, 3)}
         details["watermark"] = done.watermark.isoformat() if done.watermark else None
         self._log.info("batch", **details, rows_per_second=round(done.rows_per_second))
 
@@ -102,7 +106,9 @@ class Progress:
     def _status_line(self, done: BatchDone) -> str:
         names = {"duplicates": "dup"}
         counts = [
-            f"{names.get(name, name)} {count:,}" for name, count in self._totals.items() if count or name != "lost"
+            f"{names.get(name, name)} {count:,}"
+            for name, count in self._totals.items()
+            if count or name not in ("lost", *OF_UPSERTS)
         ]
         lag = [] if done.lag is None else [f"lag {done.lag:,}"]
         return "  ".join([f"{done.job} batch {done.batch_id}", f"{done.rows_per_second:,.0f} rows/s", *counts, *lag])

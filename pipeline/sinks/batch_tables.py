@@ -18,7 +18,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 from odradek.pipeline.errors import ANEW, PipelineError
 from odradek.pipeline.parse import transforms
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.changed_keys import ChangedKeys
 from odradek.pipeline.sinks.delta import DeltaSink, nothing
+from odradek.pipeline.sinks.delta_upserts import DeltaUpserts
 from odradek.pipeline.sinks.delta_windows import DeltaWindows
 from odradek.pipeline.sinks.known_events import DataFiles, Spans
 from odradek.pipeline.sinks.parquet import ParquetSink
@@ -46,11 +48,14 @@ class Table(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """The rows of a batch by outcome, parsed and not committed. Each use executes them again."""
+    """The rows of a batch by outcome, parsed and not committed. Each use executes them again.
+
+    `changes`: the keys of the good rows and of the deletes, if mode is upsert."""
 
     good: DataFrame
     dead: DataFrame
     late: DataFrame
+    changes: ChangedKeys | None = None
 
 
 class BatchTables:
@@ -63,7 +68,12 @@ class BatchTables:
         layout = Layout(settings.partition_by, settings.files_per_batch)
         self._settings = settings
         self._ledger = Ledger(places.ledger)
-        self.rows: Table = kind(places.rows, "rows", layout, reached)
+        self._upserts = (
+            DeltaUpserts(places.rows, "rows", layout, settings.upsert_keys, reached)
+            if settings.mode == "upsert"
+            else None
+        )
+        self.rows: Table = self._upserts or kind(places.rows, "rows", layout, reached)
         self.dead_letters: Table = kind(places.dead_letters, "dead_letters", Layout(), reached)
         self.late: Table | None = kind(places.late, "late", Layout(), reached) if settings.late_rows == "keep" else None
         self.windows: DeltaWindows | None = (
@@ -113,6 +123,9 @@ class BatchTables:
         if counts.late and self.late is not None:
             late = transforms.good_rows(rows.late, self._settings)
             written += self.late.write(late.select("*", number), counts.late, batch)
+        if self._upserts is not None and rows.changes is not None and counts.good + counts.deletes:
+            good = transforms.good_rows(rows.good, self._settings)
+            return written + self._upserts.merge(good, rows.changes, batch)
         if counts.good == 0:
             return written
         if self.windows is not None:

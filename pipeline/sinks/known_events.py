@@ -85,13 +85,13 @@ def known_events(
         (path, *(files.partitions[number][name] for name in partitioned)) for number, path in enumerate(files.paths)
     ]
     texts = StructType([StructField(name, StringType()) for name in ("_path", *partitioned)])
-    typed = [_typed(name, kinds[name], name in settings.dedup_keys) for name in partitioned]
+    typed = [typed_partition(name, kinds[name], name in settings.dedup_keys) for name in partitioned]
     listed = spark.createDataFrame(rows, texts).select("_path", *typed)
     reader = _reader(_Search(files.place, arrow_schema(wanted), time_column(settings), spans, below))
     return listed.mapInArrow(reader, StructType([*keys, StructField(TIME, LongType())]))
 
 
-def _typed(name: str, kind: DataType, is_key: bool) -> Column:
+def typed_partition(name: str, kind: DataType, is_key: bool) -> Column:
     """Converts a partition value from its string. A key is never null, so a null STRING key is the empty string, which
     Delta stores as null.
     """
@@ -154,7 +154,7 @@ def _events(search: _Search, path: str, constants: dict[str, Any]) -> Iterator[p
             columns |= {name: pa.repeat(value[0], batch.num_rows) for name, value in constants.items()}
             columns[TIME] = _micros(columns[search.time])
             chosen = pc.and_(_in_spans(columns[TIME], search.spans), _is_before(columns, search.below))
-            arrays = [_column(columns, one, batch.num_rows).filter(chosen) for one in yielded]
+            arrays = [column_of(columns, one, batch.num_rows).filter(chosen) for one in yielded]
             yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(yielded))
 
 
@@ -189,7 +189,7 @@ def _in_spans(times: Any, spans: Spans) -> Any:
     return chosen
 
 
-def _column(columns: dict[str, Any], wanted: pa.Field, count: int) -> Any:
+def column_of(columns: dict[str, Any], wanted: pa.Field, count: int) -> Any:
     """Returns a column with the schema's type; nulls if the file is older than the column."""
     found = columns.get(wanted.name)
     return pa.nulls(count, wanted.type) if found is None else found.cast(wanted.type)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 ROWS_PER_TASK = 250_000
+ROWS_PER_GROUP = 1 << 20
 MOST_PARTITIONS = 100_000
 """The maximum number of a table's partitions that one task may write to."""
 WRITTEN_SCHEMA = "path STRING, rows LONG, bytes LONG, host STRING"
@@ -39,10 +40,12 @@ WRITTEN_SCHEMA = "path STRING, rows LONG, bytes LONG, host STRING"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a table: its partition columns, and how many tasks write a batch; 0: by the batch's size."""
+    """The layout of a table: its partition columns; how many tasks write a batch, 0: by the batch's size; and how many
+    rows a file may have, 0: all those of its task."""
 
     partition_by: tuple[str, ...] = ()
     tasks: int = 0
+    rows_per_file: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ def write_files(rows: DataFrame, place: Location, directory: str, layout: Layout
     that are known are then removed."""
     tasks = layout.tasks or min(-(-expected // ROWS_PER_TASK), rows.sparkSession.sparkContext.defaultParallelism)
     arranged = _arranged(rows, layout, max(tasks, 1))
-    writer = _writer(place / directory if directory else place, layout.partition_by)
+    writer = _writer(place / directory if directory else place, layout)
     written = arranged.mapInArrow(writer, WRITTEN_SCHEMA).collect()
     prefix = f"{directory}/" if directory else ""
     try:
@@ -120,16 +123,16 @@ def _found(place: Location, path: str, rows: int, size: int, host: str) -> Table
     return TableFile(path, rows, size, footer)
 
 
-def _writer(place: Location, partition_by: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], Any]:
+def _writer(place: Location, layout: Layout) -> Callable[[Iterable[pa.RecordBatch]], Any]:
     """Returns the function of a task: it writes its rows to files, and yields their names."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _write(iter(batches), place, tuple(partition_by))
+        yield from _write(iter(batches), place, layout)
 
     return write
 
 
-def _write(batches: Iterator[pa.RecordBatch], place: Location, partition_by: tuple[str, ...]) -> Iterator[Any]:
+def _write(batches: Iterator[pa.RecordBatch], place: Location, layout: Layout) -> Iterator[Any]:
     import pyarrow as pa
     from pyarrow import dataset
 
@@ -143,16 +146,18 @@ def _write(batches: Iterator[pa.RecordBatch], place: Location, partition_by: tup
         path = Path(file.path)
         written[str(PurePosixPath(path.relative_to(scratch)))] = (file.metadata.num_rows, path.stat().st_size)
 
-    columns = pa.schema([first.schema.field(name) for name in partition_by])
+    columns = pa.schema([first.schema.field(name) for name in layout.partition_by])
     try:
         dataset.write_dataset(
             pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches)),
             scratch,
             format="parquet",
-            partitioning=dataset.partitioning(columns, flavor="hive") if partition_by else None,
+            partitioning=dataset.partitioning(columns, flavor="hive") if layout.partition_by else None,
             basename_template=f"part-{uuid.uuid4().hex}-{{i}}.parquet",
             file_visitor=visited,
             max_partitions=MOST_PARTITIONS,
+            max_rows_per_file=layout.rows_per_file,
+            max_rows_per_group=min(layout.rows_per_file or ROWS_PER_GROUP, ROWS_PER_GROUP),
             use_threads=False,
         )
         for path in written:

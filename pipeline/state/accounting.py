@@ -1,8 +1,9 @@
 """Counts the outcomes of a batch's records, so that no loss goes unnoticed:
 
-    rows_in = good + dead + duplicates + late
+    rows_in = good + dead + duplicates + late + superseded + deletes
 
-`lost` is not part of the sum: it counts the offsets that were deleted before the pipeline could read them.
+`superseded` and `deletes` are 0 unless mode is upsert. `lost` is not part of the sum: it counts the offsets that were
+deleted before the pipeline could read them.
 """
 
 from __future__ import annotations
@@ -12,25 +13,34 @@ from dataclasses import dataclass, field
 
 from odradek.pipeline.errors import PipelineError
 
+OF_UPSERTS = ("superseded", "deletes")
+"""The counts that only mode = upsert has."""
+OUTCOMES = ("good", "dead", "duplicates", "late", *OF_UPSERTS)
+"""The counts whose sum is rows_in."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The record counts of one batch. `reasons` splits `dead` by reason."""
+    """The record counts of one batch. `reasons` splits `dead` by reason. `superseded`: rows and tombstones that a later
+    record of the batch with the same key replaces. `deletes`: tombstones that no later record replaces."""
 
     rows_in: int
     good: int
     dead: int
     duplicates: int = 0
     late: int = 0
+    superseded: int = 0
+    deletes: int = 0
     lost: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     def check(self, batch: object) -> None:
         """Raises PipelineError unless every record is accounted for. Call it before anything is committed."""
-        outcomes = self.good + self.dead + self.duplicates + self.late
-        if self.rows_in != outcomes:
+        outcomes = {name: getattr(self, name) for name in OUTCOMES}
+        if self.rows_in != sum(outcomes.values()):
+            found = " + ".join(f"{count} {name}" for name, count in outcomes.items())
             raise PipelineError(
-                f"batch {batch} does not add up: {self.rows_in} records in, but {self.good} good + {self.dead} dead + "
-                f"{self.duplicates} duplicates + {self.late} late are {outcomes}; nothing of it was committed",
+                f"batch {batch} does not add up: {self.rows_in} records in, but {found} are {sum(outcomes.values())}; "
+                "nothing of it was committed",
                 "start the job again to repeat the batch",
             )

@@ -25,6 +25,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from odradek.pipeline.errors import ANEW, PipelineError
 from odradek.pipeline.kafka.offsets import Offsets, offsets_of, offsets_text
 from odradek.pipeline.kafka.topics import KnownTopic, known_topics_of, known_topics_text
+from odradek.pipeline.state.accounting import OF_UPSERTS
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.delta_tables import BrokenTable, has_batch, read_table, table_at
 from odradek.pipeline.state.location import Location
@@ -51,6 +52,8 @@ SCHEMA = pa.schema(
         ("end_offsets", pa.string()),
         ("topics", pa.string()),
         ("job_version", pa.string()),
+        ("superseded", pa.int64()),
+        ("deletes", pa.int64()),
     ]
 )
 
@@ -82,6 +85,8 @@ class LedgerRow:
     end_offsets: Offsets
     topics: Mapping[str, KnownTopic] = field(default_factory=dict)
     job_version: str = "1"
+    superseded: int = 0
+    deletes: int = 0
 
 
 COLUMNS = tuple(one.name for one in fields(LedgerRow))
@@ -110,7 +115,14 @@ class Ledger:
                     self._place.url, content, mode="append", commit_properties=commit, storage_options=options
                 )
             else:
-                write_deltalake(table, content, mode="append", commit_properties=commit)
+                lacks = not {one.name for one in table.schema().fields}.issuperset(SCHEMA.names)
+                write_deltalake(
+                    table,
+                    content,
+                    mode="append",
+                    schema_mode="merge" if lacks else None,
+                    commit_properties=commit,
+                )
         except CommitFailedError:
             if self.newest() != rows[-1]:  # If equal, the commit succeeded and only the store's response was lost.
                 raise
@@ -148,8 +160,10 @@ class Ledger:
                 f"the ledger {self._place} is from an earlier version of the pipeline, which used Spark's checkpoints",
                 ANEW,
             )
+        there = [one.name for one in table.schema().fields]
         try:
-            return read_table(table, columns, where)
+            found = read_table(table, [name for name in columns if name in there or name not in OF_UPSERTS], where)
+            return _with_zeros(found, columns)
         except (DeltaError, OSError, ValueError) as error:
             raise BrokenTable(self._place, error) from error
 
@@ -167,6 +181,13 @@ class Ledger:
 
     def _table(self) -> DeltaTable | None:
         return table_at(self._place)
+
+
+def _with_zeros(found: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Adds the counts of upserts that a ledger of an earlier version, or its rows, lack."""
+    zeros = pa.nulls(found.num_rows, pa.int64())
+    arrays = {name: found[name] if name in found.column_names else zeros for name in columns}
+    return pa.table({name: pc.fill_null(one, 0) if name in OF_UPSERTS else one for name, one in arrays.items()})
 
 
 def _values(row: LedgerRow) -> dict[str, Any]:

@@ -37,10 +37,11 @@ JUDGING = (
     *("dedup_keys", "watermark_delay", "late_rows", "max_future"),
     *("window", "window_slide", "window_by", "window_sums"),
     *("sink", "partition_by", "results_topic", "job_version"),
+    *("mode", "upsert_keys", "key_format"),
 )
 """The settings that decide the outcome of a record, its tables, and its form there."""
-ADDED_LATER = frozenset({"schema_registry"})
-"""Those that plans of older versions lack, which knew only the defaults."""
+ADDED = {"mode": "append", "upsert_keys": [], "key_format": "text", "schema_registry": ""}
+"""JUDGING settings that plans of earlier versions lack, with the values by which those batches were judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def refuse_secrets(stored: Mapping[str, Any]) -> None:
 
 
 def _typed(judging: Mapping[str, Any]) -> dict[str, Any]:
-    made = make_settings({name: judging[name] for name in JUDGING if name in judging or name not in ADDED_LATER})
+    made = make_settings({name: judging[name] for name in JUDGING})
     return {name: getattr(made, name) for name in JUDGING}
 
 
@@ -175,7 +176,7 @@ def _text(plan: Plan) -> bytes:
 
 
 def _plan(content: Mapping[str, Any]) -> Plan:
-    judging = dict(content["judging"])
+    judging = {**ADDED, **content["judging"]}
     _typed(judging)
     return Plan(
         number=int(content["number"]),

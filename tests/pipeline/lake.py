@@ -21,6 +21,7 @@ from odradek.pipeline.jobs import ingest
 from odradek.pipeline.kafka.connector import connector_options
 from odradek.pipeline.parse.records import parsed
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.accounting import OUTCOMES
 from odradek.pipeline.state.ledger import Ledger, LedgerRow
 from odradek.pipeline.state.places import Places
 
@@ -98,7 +99,7 @@ def check_ledger(settings: Settings) -> list[LedgerRow]:
     """The ledger's rows; fails unless every record is accounted for and the offsets are contiguous."""
     rows = Ledger(Places.of(settings).ledger).rows()
     for row in rows:
-        assert row.rows_in == row.good + row.dead + row.duplicates + row.late, row
+        assert row.rows_in == sum(getattr(row, name) for name in OUTCOMES), row
         assert row.dead == sum(row.reasons.values())
     for before, after in itertools.pairwise(rows):
         assert after.batch_id == before.batch_id + 1

@@ -46,7 +46,7 @@ def written(sink: DeltaSink, rows: DataFrame, batch: BatchId = FIRST) -> int:
 
 def test_both_readers_read_every_type_and_a_batch_is_committed_once(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaSink(at(tmp_path / "table"), "rows", Layout(tasks=2))
-    rows = spark.range(20).selectExpr(*_split(EVERY_TYPE))
+    rows = spark.range(20).selectExpr(*split(EVERY_TYPE))
     written(sink, rows)
     assert sink.last_batch(FIRST) == 0
     assert written(sink, rows) == 0, "the batch is there"
@@ -56,7 +56,7 @@ def test_both_readers_read_every_type_and_a_batch_is_committed_once(spark: Spark
     assert DeltaTable(sink.place).count() == 40
 
 
-def _split(expressions: str) -> list[str]:
+def split(expressions: str) -> list[str]:
     parts, depth, text = [], 0, ""
     for letter in " ".join(expressions.split()):
         depth += {"(": 1, ")": -1}.get(letter, 0)
@@ -70,7 +70,7 @@ def _split(expressions: str) -> list[str]:
 
 def test_statistics_hold_for_every_row(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaSink(at(tmp_path / "table"), "rows")
-    rows = spark.range(20).selectExpr(*_split(EVERY_TYPE))
+    rows = spark.range(20).selectExpr(*split(EVERY_TYPE))
     written(sink, rows)
     files = sorted((sink.place.path / "_delta_log").glob("*.json"))
     log = [json.loads(line) for file in files for line in file.read_text().splitlines()]
@@ -191,11 +191,11 @@ def test_columns_become_wider_in_one_commit_that_keeps_rows_partitions_and_batch
     sink = DeltaSink(at(tmp_path / "table"), "rows", Layout(("day",)), steps.append)
     narrow = "CAST(id AS INT) AS n, NAMED_STRUCT('x', CAST(id AS INT)) AS s, CONCAT('day ', id % 2) AS day"
     wide = "id + 5000000000 AS n, NAMED_STRUCT('x', id, 'y', 'new') AS s, CONCAT('day ', id % 2) AS day, id AS more"
-    written(sink, spark.range(4).selectExpr(*_split(narrow)))
+    written(sink, spark.range(4).selectExpr(*split(narrow)))
     steps.clear()
-    sink.prepare(spark.range(4).selectExpr(*_split(narrow)).schema)
+    sink.prepare(spark.range(4).selectExpr(*split(narrow)).schema)
     assert steps == [], "nothing is wider"
-    written(sink, spark.range(2).selectExpr(*_split(wide)), SECOND)
+    written(sink, spark.range(2).selectExpr(*split(wide)), SECOND)
     assert steps[0] == "rows: columns grown"
     assert sink.last_batch(FIRST) == 1
     table = DeltaTable(sink.place)
@@ -207,4 +207,4 @@ def test_columns_become_wider_in_one_commit_that_keeps_rows_partitions_and_batch
     assert len(rows) == 6
     same_rows([row.asDict(True) for row in read_by_spark(spark, sink.place, ["n", "s", "day", "more"]).collect()], rows)
     with pytest.raises(PipelineError, match="has n long, but the settings have n integer"):
-        sink.prepare(spark.range(4).selectExpr(*_split(narrow)).schema)
+        sink.prepare(spark.range(4).selectExpr(*split(narrow)).schema)

@@ -110,7 +110,21 @@ def test_offsets_are_written_in_sparks_format() -> None:
         offsets_of("[1]")
 
 
+def test_a_ledger_of_an_earlier_version_gets_the_counts_that_it_lacks(ledger: Ledger, tmp_path: Path) -> None:
+    append(ledger, row(0))
+    old = DeltaTable(tmp_path / "batches").to_pyarrow_table().drop_columns(["superseded", "deletes"])
+    before = Location(str(tmp_path / "earlier"))
+    write_deltalake(before.url, old)
+    ledger = Ledger(before)
+    assert ledger.rows() == [row(0)]
+    assert ledger.content(["deletes", "rows_in"]).to_pylist() == [{"deletes": 0, "rows_in": 10}]
+    append(ledger, row(1, good=2, superseded=3, deletes=2))
+    assert ledger.rows() == [row(0), row(1, good=2, superseded=3, deletes=2)]
+
+
 def test_the_error_of_a_wrong_sum_names_all_its_parts() -> None:
     Counts(10, 5, 2, 2, 1, lost=99).check("b")
-    with pytest.raises(PipelineError, match=r"10 records in, but 5 good \+ 2 dead \+ 2 duplicates \+ 2 late are 11"):
+    with pytest.raises(
+        PipelineError, match=r"10 records in, but 5 good \+ 2 dead \+ 2 duplicates \+ 2 late \+ 0 s.* are 11"
+    ):
         Counts(10, 5, 2, 2, 2).check("b")
