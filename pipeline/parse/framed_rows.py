@@ -31,7 +31,7 @@ def framed_rows(records: DataFrame, schema: StructType, settings: Settings) -> D
     number, value = sf.col("_schema_id"), sf.col("value")
     payload = sf.when(number.isin(usable), value.substr(sf.lit(FRAME_BYTES + 1), sf.length(value)))
     framed = records.withColumns({"_framed": value, "_schema_id": schema_id(value)}).withColumn("value", payload)
-    decoded = _decoded(framed, schema, settings, known, usable)
+    decoded, why = _decoded(framed, schema, settings, known, usable)
     value = sf.col("_framed")
     unfit = sf.create_map(*(sf.lit(part) for one in known.unfit.items() for part in one)) if known.unfit else None
     size = sf.concat(sf.lit("the value, "), sf.length(value), sf.lit(" bytes, has no byte 0 and schema id before it"))
@@ -53,7 +53,7 @@ def framed_rows(records: DataFrame, schema: StructType, settings: Settings) -> D
         )
     judged = {
         "reason": reason.otherwise(sf.col("reason")),
-        "detail": detail.otherwise(sf.col("detail")),
+        "detail": detail.otherwise(sf.when(sf.col("reason").isNotNull(), why)),
         "value": value,
     }
     return decoded.withColumns(judged).drop("_framed", "_schema_id")
@@ -61,15 +61,16 @@ def framed_rows(records: DataFrame, schema: StructType, settings: Settings) -> D
 
 def _decoded(
     framed: DataFrame, schema: StructType, settings: Settings, known: KnownSchemas, usable: list[int]
-) -> DataFrame:
+) -> tuple[DataFrame, Column]:
+    """Returns the rows, and the details of those that have a reason."""
     if settings.format == "json":
         return json_rows(framed, schema, settings.unknown_fields)
     number = sf.col("_schema_id")
     if settings.format == "avro":
         texts = {one: with_references(known.schemas[one].text, known.schemas[one].references) for one in usable}
-        return avro_rows(framed, schema, number, texts)
+        return avro_rows(framed, schema, number, texts), sf.col("detail")
     sources = {one: message_source(known.schemas[one], settings.message_name) for one in usable}
-    return protobuf_rows(framed, schema, number, sources)
+    return protobuf_rows(framed, schema, number, sources), sf.col("detail")
 
 
 def schema_id(value: Column) -> Column:

@@ -45,18 +45,20 @@ SHOWN, SHOWN_NAMES = 60, 5
 """The numbers of characters of a value, and of fields, that a detail shows."""
 
 
-def json_rows(records: DataFrame, schema: StructType, unknown_fields: str) -> DataFrame:
-    """Returns the records with `data`, `reason` and `detail`, and with `_raw` if unknown fields are kept.
+def json_rows(records: DataFrame, schema: StructType, unknown_fields: str) -> tuple[DataFrame, Column]:
+    """Returns the records with `data` and `reason` (and `_raw` if unknown fields are kept), and the column `detail`.
 
-    Unknown fields are only detected in the outermost object. `keep` and `reject` read the field names of good rows,
-    which costs another half of the parsing; `ignore` costs nothing."""
+    `detail` is for rows with one of these reasons, and costs nothing where it is not selected. Unknown fields are only
+    detected in the outermost object. `keep` and `reject` read the field names of good rows, which costs another half of
+    the parsing; `ignore` costs nothing."""
     first = records.withColumn("_first", _framed(_as_read(schema)))
-    verdict = _verdict(schema, rejects_unknown=unknown_fields == "reject")
-    judged = first.withColumns({"data": _converted(sf.col("_first.row"), schema), "_verdict": verdict})
-    columns = {"reason": sf.col("_verdict.reason"), "detail": sf.col("_verdict.detail")}
+    read = first.withColumn("data", _converted(sf.col("_first.row"), schema))
+    judged = read.withColumn("reason", _reason(schema, rejects_unknown=unknown_fields == "reject"))
     if unknown_fields == "keep":
-        columns["_raw"] = sf.when(sf.col("_verdict").isNull() & (sf.size(_unknown(schema)) > 0), _text())
-    return judged.withColumns(columns).drop("_first", "_verdict")
+        judged = judged.withColumn(
+            "_raw", sf.when(sf.col("reason").isNull() & (sf.size(_unknown(schema)) > 0), _text())
+        )
+    return judged, _detail(schema)
 
 
 def _text() -> Column:
@@ -97,7 +99,19 @@ def _converted(read: Column, kind: DataType) -> Column:
     if isinstance(kind, MapType):
         value = kind.valueType
         return sf.transform_values(read, lambda _, one: _converted(one, value))
-    return sf.when(read.like("____-__-__%"), read.try_cast("timestamp"))
+    has_dashes = (sf.substring(read, 5, 1) == "-") & (sf.substring(read, 8, 1) == "-")  # LIKE is a regular expression.
+    return sf.when(has_dashes & (sf.length(read) >= 10), read.try_cast("timestamp"))
+
+
+def _flaws(read: Column, data: Column, kind: DataType) -> list[Column]:
+    """Returns conditions for values that the parser wrongly accepts. `data`: `read`, converted.
+
+    Only values in arrays and maps need functions with lambdas, for which Spark generates no code."""
+    if isinstance(kind, StructType):
+        return [flaw for one in kind for flaw in _flaws(read[one.name], data[one.name], one.dataType)]
+    if isinstance(kind, TimestampType):
+        return [read.isNotNull() & data.isNull()]
+    return flaws(read, kind, _flaw)
 
 
 def _flaw(read: Column, kind: DataType) -> Column | None:
@@ -109,41 +123,36 @@ def _flaw(read: Column, kind: DataType) -> Column | None:
     return None
 
 
-def _verdict(schema: StructType, rejects_unknown: bool) -> Column:
-    """Returns null for a good row, otherwise a struct of reason and detail."""
-    first = sf.col("_first")
+def _reason(schema: StructType, rejects_unknown: bool) -> Column:
+    """Returns the reason of a rejection; null for a good row. A value that does not fit is parsed again as a string."""
+    first, again = sf.col("_first"), _framed(StringType())
     fits = first["row"].isNotNull() & first["_end"].isNotNull() & first["_corrupt"].isNull()
-    verdict = (
-        sf.when(sf.col("value").isNull(), _rejection("tombstone", sf.lit("the value is null")))
-        .when(~sf.is_valid_utf8(_text()), _rejection("not_utf8", sf.lit("the value is not UTF-8 text")))
-        .when(~fits | any_of(flaws(first["row"], schema, _flaw)), _why(schema))
+    is_flawed = any_of(_flaws(first["row"], sf.col("data"), schema))
+    is_broken = again["_end"].isNull() | again["_corrupt"].isNotNull()
+    reason = (
+        sf.when(sf.col("value").isNull(), "tombstone")
+        .when(~sf.is_valid_utf8(_text()), "not_utf8")
+        .when(~fits | is_flawed, sf.when(is_broken, "not_json").otherwise("wrong_type"))
     )
-    if not rejects_unknown:
-        return verdict
+    return reason.when(sf.size(_unknown(schema)) > 0, "unknown_field") if rejects_unknown else reason
+
+
+def _detail(schema: StructType) -> Column:
+    """Describes the rejection of a value. One of a wrong type is parsed as an object of strings."""
+    reason = sf.col("reason")
     names = sf.concat_ws(", ", sf.slice(_unknown(schema), 1, SHOWN_NAMES))
-    rejection = _rejection("unknown_field", sf.concat(sf.lit("not in the schema: "), names))
-    return verdict.when(sf.size(_unknown(schema)) > 0, rejection)
-
-
-def _rejection(reason: str, detail: Column) -> Column:
-    return sf.struct(sf.lit(reason).alias("reason"), detail.alias("detail"))
+    return (
+        sf.when(reason == "tombstone", "the value is null")
+        .when(reason == "not_utf8", "the value is not UTF-8 text")
+        .when(reason == "not_json", _why_no_json())
+        .when(reason == "wrong_type", _let(_framed(StringType())["row"], lambda text: _why_wrong(schema, text)))
+        .when(reason == "unknown_field", sf.concat(sf.lit("not in the schema: "), names))
+    )
 
 
 def _unknown(schema: StructType) -> Column:
     """Returns the names of the fields that the schema lacks."""
     return sf.array_except(sf.json_object_keys(_text()), sf.lit(schema.names))
-
-
-def _why(schema: StructType) -> Column:
-    """Returns the verdict on a value that does not fit. Parses it again as a string, then as an object of strings."""
-
-    def judged(again: Column) -> Column:
-        fields = sf.when(again["row"].startswith("{"), sf.from_json(again["row"], "MAP<STRING,STRING>"))
-        broken = again["_end"].isNull() | again["_corrupt"].isNotNull()
-        wrong = _let(fields, lambda fields: _why_wrong(schema, again["row"], fields))
-        return sf.when(broken, _rejection("not_json", _why_no_json())).otherwise(_rejection("wrong_type", wrong))
-
-    return _let(_framed(StringType()), judged)
 
 
 def _let(value: Column, body: Callable[[Column], Column]) -> Column:
@@ -161,8 +170,13 @@ def _why_no_json() -> Column:
     )
 
 
-def _why_wrong(schema: StructType, text: Column, fields: Column) -> Column:
+def _why_wrong(schema: StructType, text: Column) -> Column:
     """Describes the fields that have a value of a wrong type; if there are none, the columns with nested values."""
+    fields = sf.when(text.startswith("{"), sf.from_json(text, "MAP<STRING,STRING>"))
+    return _let(fields, lambda fields: _sentences(schema, text, fields))
+
+
+def _sentences(schema: StructType, text: Column, fields: Column) -> Column:
     row = sf.col("_first.row")
     kinds = sf.create_map(*(sf.lit(part) for one in schema for part in (one.name, kind_name(one.dataType))))
     flawed = sf.array_compact(sf.array(*(sf.when(_unlike(row[one.name], one.dataType), one.name) for one in schema)))

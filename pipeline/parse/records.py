@@ -2,12 +2,14 @@
 
 Pure functions from DataFrame to DataFrame. Each record is decoded once, however the result is used, unless Spark pushes
 a filter below the decoding: persist the result before splitting the rows by reason. Only rejected records are parsed
-again, to find the reason.
+again, to find the reason and, if it is used, the detail.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
+from typing import NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -45,7 +47,21 @@ REASONS = {
 }
 """Why a record becomes a dead letter: the first reason that holds, from the top. Late rows are not dead letters."""
 
+OF_DECODING = (
+    *("tombstone", "not_utf8", "not_json", "wrong_type", "unknown_field"),
+    *("not_framed", "unknown_schema", "unfit_schema", "not_avro", "not_protobuf"),
+)
+"""The reasons of which the decoder knows the details."""
+
 ADDED = ("data", "reason", "detail", "event_time")
+
+
+class Check(NamedTuple):
+    """A check of decoded rows: the condition under which it fails, the reason, and the detail."""
+
+    fails: Column
+    reason: str
+    detail: Column
 
 
 def parsed(records: DataFrame, settings: Settings, now: datetime | None = None) -> DataFrame:
@@ -55,70 +71,62 @@ def parsed(records: DataFrame, settings: Settings, now: datetime | None = None) 
     `data`: a struct of the schema's columns, null if there is a reason. `reason`: a key of REASONS, null for a good
     row. `event_time`: timestamp, null if there is a reason. Raises PipelineError."""
     schema = schema_of(settings)
+    raw = ("_raw",) if settings.unknown_fields == "keep" else ()
     try:
-        rows = _decoded(records, schema, settings)
-        checked = _without_future(_with_reason(rows, schema, settings), settings, now)
+        rows, detail = _decoded(records, schema, settings)
+        checks = [*_checks(schema, settings), *_future(settings, now)]
+        timed = rows.withColumn("event_time", event_time(schema, settings))
+        reason = sf.when(sf.col("reason").isNotNull(), sf.col("reason"))
+        why = sf.when(sf.col("reason").isin(*OF_DECODING), detail)
+        for check in checks:
+            reason = reason.when(check.fails, check.reason)
+            why = why.when(check.fails, check.detail)
         good = sf.col("reason").isNull()
-        columns = {name: sf.when(good, sf.col(name)) for name in ("data", "event_time")}
-        if settings.unknown_fields == "keep":
-            columns["_raw"] = sf.when(good, sf.col("_raw"))
-        raw = ["_raw"] if settings.unknown_fields == "keep" else []
-        return checked.withColumns(columns).select(*records.columns, *ADDED, *raw)
+        columns = {name: sf.when(good, sf.col(name)) for name in ("data", "event_time", *raw)}
+        columns["detail"] = sf.when(~good, why)
+        return timed.withColumn("reason", reason).withColumns(columns).select(*records.columns, *ADDED, *raw)
     except AnalysisException as error:
         raise PipelineError(f"Spark cannot read {settings.format} with this schema: {first_line(error)}") from error
 
 
-def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
-    """Returns the records with `data`, `reason`, `detail` (and `_raw`), after the checks of the format."""
+def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> tuple[DataFrame, Column]:
+    """Returns the records with `data` and `reason` (and `_raw`) after the checks of the format, and the details."""
     if settings.schema_registry:
-        return framed_rows(records, schema, settings)
+        return framed_rows(records, schema, settings), sf.col("detail")
     if settings.format == "json":
         return json_rows(records, schema, settings.unknown_fields)
     if settings.format == "avro":
-        return avro_rows(records, schema, sf.lit(0), {0: schema_text(settings)})
+        return avro_rows(records, schema, sf.lit(0), {0: schema_text(settings)}), sf.col("detail")
     if settings.format == "protobuf":
         source = Source(descriptors(settings), settings.message_name)
-        return protobuf_rows(records, schema, sf.lit(0), {0: source})
+        return protobuf_rows(records, schema, sf.lit(0), {0: source}), sf.col("detail")
     nothing = sf.lit(None).cast("string")
-    whole = sf.struct("key", "value", "headers")
-    return records.withColumns({"data": whole, "reason": nothing, "detail": nothing})
+    return records.withColumns({"data": sf.struct("key", "value", "headers"), "reason": nothing}), nothing
 
 
-def _with_reason(rows: DataFrame, schema: StructType, settings: Settings) -> DataFrame:
-    """Adds the checks of all formats: required columns, the event time, and values of partition-by."""
+def _checks(schema: StructType, settings: Settings) -> Iterator[Check]:
+    """Yields the checks of all formats: required columns, the event time, and values of partition-by."""
     data = sf.col("data")
-    timed = rows.withColumn("event_time", event_time(schema, settings))
-    reason = sf.when(sf.col("reason").isNotNull(), sf.col("reason"))
-    detail = sf.when(sf.col("reason").isNotNull(), sf.col("detail"))
     for name in required_columns(schema, settings):
-        reason = reason.when(data[name].isNull(), "missing_required")
-        detail = detail.when(data[name].isNull(), f"{name} is null or missing")
-    missing = sf.col("event_time").isNull()
-    reason = reason.when(missing, "no_event_time")
-    detail = detail.when(missing, _why_no_time(settings))
+        yield Check(data[name].isNull(), "missing_required", sf.lit(f"{name} is null or missing"))
+    yield Check(sf.col("event_time").isNull(), "no_event_time", _why_no_time(settings))
     for is_unfit, why in unfit_values(schema, settings):
-        reason = reason.when(is_unfit, "unfit_partition")
-        detail = detail.when(is_unfit, why)
-    return timed.withColumns({"reason": reason, "detail": detail})
+        yield Check(is_unfit, "unfit_partition", why)
 
 
-def _without_future(rows: DataFrame, settings: Settings, now: datetime | None) -> DataFrame:
-    """Rejects rows whose event time is more than `max_future` after now: they would make all later rows late."""
+def _future(settings: Settings, now: datetime | None) -> Iterator[Check]:
+    """Yields the check for rows whose event time is more than `max_future` after now: they would make all later rows
+    late.
+    """
     if now is None or not settings.max_future:
-        return rows
+        return
     latest = now + duration(settings.max_future, "max-future")
-    is_later = sf.col("reason").isNull() & (sf.unix_micros("event_time") > int(latest.timestamp() * 1_000_000))
     detail = sf.concat(
         sf.lit(f"{settings.event_time or 'the timestamp'} is "),
         sf.col("event_time").cast("string"),
         sf.lit(f", more than {settings.max_future} after {now.isoformat(timespec='seconds')}"),
     )
-    return rows.withColumns(
-        {
-            "reason": sf.when(is_later, sf.lit("in_future")).otherwise(sf.col("reason")),
-            "detail": sf.when(is_later, detail).otherwise(sf.col("detail")),
-        }
-    )
+    yield Check(sf.unix_micros("event_time") > int(latest.timestamp() * 1_000_000), "in_future", detail)
 
 
 def event_time(schema: StructType, settings: Settings) -> Column:
