@@ -78,7 +78,8 @@ def _protoc(texts: Mapping[str, str], others: FileDescriptorSet) -> bytes:
             lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
             if "No module named" in lines[-1]:
                 raise PipelineError("grpcio-tools is not installed", "pip install 'odradek[spark]'")
-            raise PipelineError(f"the Protobuf schema does not compile: {lines[0]}")
+            line = lines[0].removeprefix(f"{directory}/")
+            raise PipelineError(f"the Protobuf schema does not compile: {line}")
         return made.read_bytes()
 
 
