@@ -13,6 +13,7 @@ The packages, top to bottom; each imports only the packages below it:
     kafka       requests to the brokers; records as the connector reads them
     parse       records to rows (on the same level as kafka)
     spark       Spark itself: session, Java, jars, its errors
+    sections    several pipelines in one settings file
     segments    records from log files, without a broker
     settings    the table of settings (on the same level as segments)
     variables   variables of the environment in settings, and how they remain secret
