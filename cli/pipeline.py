@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.cli.errors import CommandError
 from odradek.cli.extras import require_extra
 from odradek.cli.options import assignments, command
+
+if TYPE_CHECKING:
+    from odradek.pipeline.settings import Settings
 
 JOBS = {
     "ingest": "write topics into tables, batch by batch",
@@ -58,22 +62,39 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs one job; returns its exit status."""
-    from odradek.pipeline.settings import OPTION_TABLES, Settings, make_settings, read_settings
+    from odradek.pipeline.sections import pipelines_of
+    from odradek.pipeline.settings import OPTION_TABLES, Settings, read_settings
     from odradek.pipeline.variables import hidden
 
-    given: dict[str, Any] = read_settings(arguments.settings) if arguments.settings else {}
+    flags: dict[str, Any] = {}
     for one in dataclasses.fields(Settings):
         value = getattr(arguments, one.name)
         if one.name in OPTION_TABLES:
-            given[one.name] = {**given.get(one.name, {}), **assignments(value, f"--{one.name}")}
+            flags[one.name] = assignments(value, f"--{one.name}")
         elif value is not None:
-            given[one.name] = value
-    settings = make_settings(given)
+            flags[one.name] = value
+    pipelines = pipelines_of(read_settings(arguments.settings) if arguments.settings else {}, flags)
     if arguments.job != "doctor":  # doctor checks the packages itself
         require_extra("spark")
     try:
-        return int(importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}").run(settings) or 0)
+        return _run(importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}"), pipelines)
     except Exception as error:
-        if (text := hidden(str(error), settings.secrets)) != str(error):
+        secrets = frozenset().union(*(one.secrets for one in pipelines))
+        if (text := hidden(str(error), secrets)) != str(error):
             raise CommandError(text) from None
         raise
+
+
+def _run(job: Any, pipelines: Sequence[Settings]) -> int:
+    """Runs a job for one pipeline, or for several: together if it can, else one after the other."""
+    if len(pipelines) == 1:
+        return int(job.run(pipelines[0]) or 0)
+    if hasattr(job, "run_all"):
+        return int(job.run_all(pipelines))
+    from odradek.pipeline.jobs.turns import each
+
+    def run_one(settings: Settings) -> int:
+        print(f"== {settings.name}", flush=True)
+        return int(job.run(settings) or 0)
+
+    return each(pipelines, run_one)

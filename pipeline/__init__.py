@@ -14,6 +14,7 @@ The packages, top to bottom; each imports only the packages below it:
     parse       records to rows (on the same level as kafka)
     spark       Spark itself: session, Java, jars, its errors
     registry    schema registries: the client, and schemas (on the same level as spark)
+    sections    several pipelines in one settings file
     segments    records from log files, without a broker
     settings    the table of settings (on the same level as segments)
     variables   variables of the environment in settings, and how they remain secret

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from odradek.pipeline.parse.records import REASONS
+from odradek.pipeline.sections import SECTIONS
 from odradek.pipeline.settings import OPTION_TABLES, Settings, flag
 from odradek.pipeline.spark.releases import RELEASES
 
@@ -39,6 +40,7 @@ def _lines() -> Iterator[str]:
     yield "| `[kafka]` |  | options of the connector's consumers; `--kafka NAME=VALUE` |"
     yield "| `[store]` |  | options of the object store, as delta-rs names them; `--store NAME=VALUE` |"
     yield "| `[spark]` |  | options of the Spark session; `--spark NAME=VALUE` |"
+    yield f"| `[{SECTIONS}.NAME]` |  | a section: settings of one pipeline of several; `--name NAME` chooses it |"
     yield from ("", "## Why a record is a dead letter", "", "| reason | when |", "|---|---|")
     for reason, when in REASONS.items():
         yield f"| `{reason}` | {when} |"

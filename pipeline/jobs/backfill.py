@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -19,6 +19,7 @@ from odradek.pipeline.jobs.one_job import one_job, signals
 from odradek.pipeline.jobs.planning import BACKFILL, INGEST, beginning
 from odradek.pipeline.jobs.position import Position
 from odradek.pipeline.jobs.runner import Runner
+from odradek.pipeline.jobs.turns import each, refuse_same_places
 from odradek.pipeline.kafka import shadow_group
 from odradek.pipeline.kafka.inputs import refuse_missing
 from odradek.pipeline.kafka.offsets import by_partition
@@ -38,6 +39,15 @@ def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: 
     with signals(stopping.set), one_job(BACKFILL, settings) as (spark, shown), contextlib.suppress(Stopped):
         _backfill(Runner(BACKFILL, settings, spark, shown, reached, stopping))
     return 0
+
+
+def run_all(pipelines: Sequence[Settings]) -> int:
+    """Runs the job for one pipeline after the other. A pipeline that fails does not stop the others, but raises
+    PipelineError in the end.
+    """
+    stopping = threading.Event()
+    refuse_same_places(pipelines)
+    return each(pipelines, lambda one: 0 if stopping.is_set() else run(one, stopping=stopping))
 
 
 def _backfill(runner: Runner) -> None:

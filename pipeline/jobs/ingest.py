@@ -1,6 +1,7 @@
 """`odradek pipeline ingest`: loads topics into tables, until all records are read (available-now) or it is stopped.
 
-Only the ledger determines where the next batch starts (runner.py, planning.py, batch.py).
+Only the ledger determines where the next batch starts (runner.py, planning.py, batch.py). Several pipelines take turns
+(turns.py).
 """
 
 from __future__ import annotations
@@ -8,24 +9,30 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
 from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError, Stopped
 from odradek.pipeline.jobs.history import refuse_unfinished
-from odradek.pipeline.jobs.one_job import one_job, signals
+from odradek.pipeline.jobs.one_job import one_job, pause, signals
 from odradek.pipeline.jobs.planning import INGEST, beginning, recreated_topics
 from odradek.pipeline.jobs.position import Position
 from odradek.pipeline.jobs.runner import Runner
+from odradek.pipeline.jobs.turns import refuse_same_places, take_turns
 from odradek.pipeline.kafka import shadow_group
 from odradek.pipeline.kafka.inputs import refuse_missing
 from odradek.pipeline.kafka.offsets import by_partition
 from odradek.pipeline.kafka.topics import PATIENCE_S, TopicRecreated, Topics, TopicVanished, ends_of
+from odradek.pipeline.report.progress import Progress
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.batch_tables import BatchTables
 from odradek.pipeline.sinks.delta import nothing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 IDLE_S = 0.5
 """The minimum pause between two requests for topics without new records."""
@@ -41,13 +48,44 @@ def run(settings: Settings, reached: Callable[[str], None] = nothing, stopping: 
     """
     stopping = stopping or threading.Event()
     with signals(stopping.set), one_job(INGEST, settings) as (spark, shown), contextlib.suppress(Stopped):
-        every_s = 0.0 if settings.trigger == AVAILABLE_NOW else _seconds(settings.trigger)
-        _ingest(Runner(INGEST, settings, spark, shown, reached, stopping), every_s)
+        runner = Runner(INGEST, settings, spark, shown, reached, stopping)
+        for waits_s in _ingest(runner):
+            runner.pause(waits_s)
     return 0
 
 
-def _ingest(runner: Runner, every_s: float) -> None:
-    """Returns when everything is read. Raises PipelineError, and Stopped between two batches if it has to stop."""
+def run_all(
+    pipelines: Sequence[Settings],
+    reached: Callable[[str], None] = nothing,
+    stopping: threading.Event | None = None,
+) -> int:
+    """Runs several pipelines, which take turns. Otherwise as `run`. A pipeline that fails does not stop the others, but
+    raises PipelineError in the end.
+    """
+    stopping = stopping or threading.Event()
+    refuse_same_places(pipelines)
+    with signals(stopping.set), one_job(INGEST, *pipelines) as (spark, shown):
+        turns = {one.name: _turns(one, spark, shown, reached, stopping) for one in pipelines}
+        take_turns(turns, pause(stopping), shown.metrics.failed)
+    return 0
+
+
+def _turns(
+    settings: Settings,
+    spark: SparkSession,
+    shown: Progress,
+    reached: Callable[[str], None],
+    stopping: threading.Event,
+) -> Iterator[float]:
+    """As `_ingest`. Errors in the settings are those of the first turn."""
+    yield from _ingest(Runner(INGEST, settings, spark, shown, reached, stopping))
+
+
+def _ingest(runner: Runner) -> Iterator[float]:
+    """Yields after each batch, and when there is nothing to read, the seconds until it continues. Ends when everything
+    is read. Raises PipelineError, and Stopped between two batches if it has to stop.
+    """
+    every_s = 0.0 if runner.settings.trigger == AVAILABLE_NOW else _seconds(runner.settings.trigger)
     settings = runner.settings
     runner.pause(0)
     position = runner.position()
@@ -64,22 +102,23 @@ def _ingest(runner: Runner, every_s: float) -> None:
     if position.done:
         shadow_group.commit(settings, position.done)
     if settings.trigger == AVAILABLE_NOW:
-        _all_of(topics, runner, position, tables)
+        yield from _all_of(topics, runner, position, tables)
     else:
-        _for_ever(runner, every_s, position, tables)
+        yield from _for_ever(runner, every_s, position, tables)
 
 
-def _all_of(topics: Topics, runner: Runner, position: Position, tables: BatchTables) -> None:
+def _all_of(topics: Topics, runner: Runner, position: Position, tables: BatchTables) -> Iterator[float]:
     """Reads the records that are in the topics now, without those that arrive in the meantime."""
     until = ends_of(topics)
     while (following := runner.next(position, topics, until, tables)) is not None:
+        yield 0
         position, topics = following, runner.look()
 
 
-def _for_ever(runner: Runner, every_s: float, position: Position, tables: BatchTables) -> None:
+def _for_ever(runner: Runner, every_s: float, position: Position, tables: BatchTables) -> Iterator[float]:
     while True:
         began = time.monotonic()
-        topics = _look(runner, position)
+        topics = yield from _look(runner, position)
         try:
             following = runner.next(position, topics, ends_of(topics), tables)
         except (TopicVanished, TopicRecreated) as error:  # During the batch, which no table has.
@@ -91,12 +130,12 @@ def _for_ever(runner: Runner, every_s: float, position: Position, tables: BatchT
             continue
         position = following or position
         took = time.monotonic() - began
-        runner.pause(max(every_s - took, IDLE_S if following is None else 0))
+        yield max(every_s - took, IDLE_S if following is None else 0)
 
 
-def _look(runner: Runner, position: Position) -> Topics:
+def _look(runner: Runner, position: Position) -> Generator[float, None, Topics]:
     """Returns the current topics. With on-recreated-topic = continue, waits a minute for a deleted topic to be
-    recreated.
+    recreated, and yields as `_ingest` meanwhile.
     """
     until, is_logged = time.monotonic() + PATIENCE_S, False
     while True:
@@ -111,7 +150,7 @@ def _look(runner: Runner, position: Position) -> Topics:
                 is_logged = True
         else:
             return topics
-        runner.pause(IDLE_S)
+        yield IDLE_S
 
 
 def _seconds(trigger: str) -> float:

@@ -1,4 +1,4 @@
-"""The context of a job: it runs exclusively on its pipeline, and stops between two batches when requested."""
+"""The context of a job: it runs exclusively on its pipelines, and stops between two batches when requested."""
 
 from __future__ import annotations
 
@@ -25,17 +25,23 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def one_job(name: str, settings: Settings) -> Iterator[tuple[SparkSession, Progress]]:
-    """Yields Spark and the progress display, while holding the pipeline's lock. Raises PipelineError."""
+def one_job(name: str, settings: Settings, *others: Settings) -> Iterator[tuple[SparkSession, Progress]]:
+    """Yields Spark and the progress display, while holding the locks of the pipelines. Raises PipelineError."""
+    pipelines = (settings, *others)
+    secrets = frozenset().union(*(one.secrets for one in pipelines))
+    with_jars = next((one for one in pipelines if one.format == "protobuf"), settings)
     try:
         with (
             one_line(f"the {name} failed"),
-            open_progress(secrets=settings.secrets) as shown,
-            alone(Places.of(settings).state, JOB_LOCK, "another ingest or backfill is running here"),
+            open_progress(secrets=secrets) as shown,
+            contextlib.ExitStack() as locks,
             served(shown.metrics, settings),
         ):
+            for one in pipelines:
+                problem = "another ingest or backfill is running here"
+                locks.enter_context(alone(Places.of(one).state, JOB_LOCK, problem))
             shown.waiting("starting Spark")
-            yield open_session(settings), shown
+            yield open_session(with_jars), shown
     except PySparkException as error:
         raise as_pipeline_error(error, f"the {name} failed") from error
 

@@ -53,11 +53,13 @@ class Metrics:
         self._watermark = self._gauge("watermark_timestamp_seconds", "Older events are late. Absent without one.")
         self._newest = self._gauge("newest_event_timestamp_seconds", "The newest event time of all batches.")
         self._lag = self._gauge("lag_offsets", "Unread offsets of each partition.", "topic", "partition")
+        self._failed = self._gauge("failed", "1: the pipeline has failed, and waits for the job to be started again.")
         self._ends_seen = self._gauge("ends_seen_timestamp_seconds", "When the job last asked for the end offsets.")
 
     def begin(self, pipeline: str, processed: Offsets) -> None:
         """Shows the counters at 0. `processed`: the end offsets of the last batch."""
         self._done[pipeline] = processed
+        self._failed.labels(pipeline).set(0)
         for counter in (self._rows_in, self._lost):
             counter.labels(pipeline)
         for outcome in OUTCOMES:
@@ -65,6 +67,10 @@ class Metrics:
         for reason in REASONS:
             self._dead.labels(pipeline, reason)
         self._seconds.labels(pipeline)
+
+    def failed(self, pipeline: str) -> None:
+        """Shows that the job goes on without this pipeline."""
+        self._failed.labels(pipeline).set(1)
 
     def looked(self, pipeline: str, topics: Topics) -> None:
         """Shows the lag. `topics`: as they are now."""

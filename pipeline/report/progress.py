@@ -111,7 +111,15 @@ class Progress:
             if count or name not in ("lost", *OF_UPSERTS)
         ]
         lag = [] if done.lag is None else [f"lag {done.lag:,}"]
-        return "  ".join([f"{done.job} batch {done.batch_id}", f"{done.rows_per_second:,.0f} rows/s", *counts, *lag])
+        of = structlog.contextvars.get_contextvars().get("pipeline", "")
+        return "  ".join(
+            [
+                f"{done.job} {of} batch {done.batch_id}" if of else f"{done.job} batch {done.batch_id}",
+                f"{done.rows_per_second:,.0f} rows/s",
+                *counts,
+                *lag,
+            ]
+        )
 
 
 @contextmanager
@@ -141,6 +149,7 @@ def open_progress(
 
 def _processors(is_terminal: bool, secrets: frozenset[str]) -> list[structlog.typing.Processor]:
     stamped: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _in_order,

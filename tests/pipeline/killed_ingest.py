@@ -3,7 +3,8 @@
     python -m tests.pipeline.killed_ingest SETTINGS.json POINT [TIMES] [JOB] [standby]
 
 POINT is one that the job's `run` reports ("rows: files written"); the kill comes when it has been reached
-TIMES times. With POINT "-" nothing is killed. With `standby` Spark starts at once, and the job when stdin ends.
+TIMES times. With POINT "-" nothing is killed. Several pipelines, a list in SETTINGS.json, take turns. With `standby`
+Spark starts at once, and the job when stdin ends.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from odradek.pipeline.spark.session import open_session
 
 
 def main() -> int:
-    settings = make_settings(json.loads(Path(sys.argv[1]).read_text()))
+    content = json.loads(Path(sys.argv[1]).read_text())
+    pipelines = [make_settings(one) for one in (content if isinstance(content, list) else [content])]
+    settings = pipelines[0]
     point, left = sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 1
 
     def reached(now: str) -> None:
@@ -32,6 +35,8 @@ def main() -> int:
     if "standby" in sys.argv[4:]:
         open_session(settings)
         sys.stdin.read()
+    if len(pipelines) > 1:
+        return ingest.run_all(pipelines, reached)
     run = backfill.run if "backfill" in sys.argv[4:] else ingest.run
     return run(settings, reached)
 
