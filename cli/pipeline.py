@@ -20,6 +20,7 @@ JOBS = {
     "ingest": "write topics into tables, batch by batch",
     "backfill": "load existing records into the same tables, up to where ingest begins",
     "compact": "merge small files and remove old versions",
+    "sql": "query the tables and print the result, without Spark",
     "report": "report lag, rates, dead letters and files, as a page and as JSON",
     "doctor": "check Java, jars, lake, broker, topics and state, and suggest fixes",
 }
@@ -28,6 +29,7 @@ JOBS = {
 EXAMPLES = """  odradek pipeline ingest --settings orders.toml
   odradek pipeline ingest --topics orders --schema 'id LONG, at TIMESTAMP' --event-time at --lake ./lake
   odradek pipeline report --settings orders.toml
+  odradek pipeline sql "SELECT * FROM rows LIMIT 10" --settings orders.toml
 """
 
 
@@ -36,7 +38,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = command(subparsers, "pipeline", "load topics into lake tables with PySpark", _help, examples=EXAMPLES)
     jobs = parser.add_subparsers(dest="job", metavar="JOB", title="jobs", required=True)
     for name, summary in JOBS.items():
-        add_settings(command(jobs, name, summary, run, examples=f"  odradek pipeline {name} --settings orders.toml\n"))
+        query = ' "SELECT count(*) FROM rows"' if name == "sql" else ""
+        examples = f"  odradek pipeline {name}{query} --settings orders.toml\n"
+        job = command(jobs, name, summary, run, examples=examples)
+        if query:
+            tables = "rows, dead_letters, late, windows and ledger"
+            job.add_argument("query", metavar="QUERY", help=f"a query of the tables {tables}, in DataFusion's SQL")
+        add_settings(job)
 
 
 def _help(arguments: argparse.Namespace) -> int:
@@ -77,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.job != "doctor":  # doctor checks the packages itself
         require_extra("spark")
     try:
-        return _run(importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}"), pipelines)
+        query = (arguments.query,) if arguments.job == "sql" else ()
+        return _run(importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}"), pipelines, *query)
     except Exception as error:
         secrets = frozenset().union(*(one.secrets for one in pipelines))
         if (text := hidden(str(error), secrets)) != str(error):
@@ -85,16 +94,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise
 
 
-def _run(job: Any, pipelines: Sequence[Settings]) -> int:
+def _run(job: Any, pipelines: Sequence[Settings], *query: str) -> int:
     """Runs a job for one pipeline, or for several: together if it can, else one after the other."""
     if len(pipelines) == 1:
-        return int(job.run(pipelines[0]) or 0)
+        return int(job.run(pipelines[0], *query) or 0)
     if hasattr(job, "run_all"):
         return int(job.run_all(pipelines))
     from odradek.pipeline.jobs.turns import each
 
     def run_one(settings: Settings) -> int:
         print(f"== {settings.name}", flush=True)
-        return int(job.run(settings) or 0)
+        return int(job.run(settings, *query) or 0)
 
     return each(pipelines, run_one)

@@ -7,7 +7,7 @@ minutes, and 3 each are invalid in one of five ways; the rest are good orders, n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -45,6 +45,23 @@ def orders(random: Random, count: int, start: datetime, *, first_id: int = 0) ->
         yield record
         if not is_late:
             recent = [*recent[-50:], record]
+
+
+def by_country(records: Iterable[Record]) -> list[tuple[str, int, float]]:
+    """Returns the country, the number of orders and their amount, rounded, for the good orders among all records of a
+    demo, each once. Without the late ones: those that are an hour older than an earlier order."""
+    found: dict[str, dict[int, float]] = {}
+    newest = datetime.min.replace(tzinfo=UTC)
+    for record in records:
+        try:
+            fields = json.loads(record.value or b"")
+            number, amount, at = int(fields["id"]), float(fields["amount"]), datetime.fromisoformat(fields["at"])
+        except (ValueError, TypeError):
+            continue
+        newest = max(newest, at)
+        if at > newest - LATE_BY / 2:
+            found.setdefault(fields["country"], {})[number] = amount
+    return [(country, len(amounts), round(sum(amounts.values()), 2)) for country, amounts in sorted(found.items())]
 
 
 def _jitter(random: Random) -> timedelta:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from odradek.pipeline.report.text_table import print_table
+
 LINES = 8
 
 
@@ -33,15 +35,5 @@ def show_tables(lake: Path, out: TextIO) -> None:
 
 def _table(out: TextIO, title: str, rows: Sequence[dict[str, Any]]) -> None:
     print(f"\n{title}", file=out)
-    if not rows:
-        return
-    names = list(rows[0])
-    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
-    for line in cells:
-        print("  " + "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip(), file=out)
-
-
-def _cell(value: object) -> str:
-    text = f"{value:,.2f}" if isinstance(value, float) else f"{value}"
-    return text if len(text) <= 60 else text[:57] + "..."
+    if rows:
+        print_table(out, list(rows[0]), [list(row.values()) for row in rows])
