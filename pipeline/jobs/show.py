@@ -29,5 +29,7 @@ def show(shown: Progress, settings: Settings, row: LedgerRow) -> None:
             row.lost,
             waiting,
             row.watermark,
+            row.filtered,
+            row.dropped,
         )
     )

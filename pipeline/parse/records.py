@@ -17,16 +17,19 @@ from pyspark.sql.types import LongType, StructType, TimestampNTZType
 from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.parse.binary_rows import avro_rows, protobuf_rows
+from odradek.pipeline.parse.derived import derived
+from odradek.pipeline.parse.hook import transformed
 from odradek.pipeline.parse.json_rows import json_rows
 from odradek.pipeline.parse.partition_values import unfit_values
-from odradek.pipeline.parse.schemas import required_columns, schema_of
+from odradek.pipeline.parse.rules import WARNED, with_rules
+from odradek.pipeline.parse.schemas import decoded_schema, required_columns, schema_of
 from odradek.pipeline.parse.years import EARLIEST_MS, LATEST_MS, is_time_in_years
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.errors import first_line
 
 REASONS = {
     "tombstone": "the value is null",
-    "not_utf8": "the value (JSON) or a string in it (Avro, Protobuf) is not UTF-8",
+    "not_utf8": "the value (JSON), a string in it (Avro, Protobuf) or a derived string is not UTF-8",
     "not_json": "the value is not JSON, or has more than one JSON value, or exceeds the parser's limits",
     "wrong_type": "the value is JSON but not an object, or a field is not of its column's type",
     "unknown_field": "a field is not in the schema, and unknown-fields is reject",
@@ -36,6 +39,7 @@ REASONS = {
     "no_event_time": "the event time is null, or not in the years 1 to 9999",
     "unfit_partition": "a value of partition-by is too long for a directory name, or not in the years 1 to 9999",
     "in_future": "the event time is later than the planning of the batch by more than max-future",
+    "rule:NAME": "the row violates the rule NAME of [rules]",
 }
 """Why a record becomes a dead letter: the first reason that holds, from the top. Late rows are not dead letters."""
 
@@ -43,23 +47,34 @@ ADDED = ("data", "reason", "detail", "event_time")
 
 
 def parsed(records: DataFrame, settings: Settings, now: datetime | None = None) -> DataFrame:
-    """Returns the records with the columns ADDED (and `_raw` if unknown_fields is keep). `now`: the time against which
-    events in the future are determined.
+    """Returns the records with the columns ADDED (`_raw` if unknown_fields is keep, WARNED if rules warn). `now`: the
+    time against which events in the future are determined.
 
-    `data`: a struct of the schema's columns, null if there is a reason. `reason`: a key of REASONS, null for a good
-    row. `event_time`: timestamp, null if there is a reason. Raises PipelineError."""
+    `data`: a struct of the schema's columns, null if there is a reason. `reason`: a key of REASONS, FILTERED for a row
+    that `where` leaves out, null for a good row. `event_time`: timestamp, null if there is a reason. Records whose rows
+    `transform` drops are missing. Raises PipelineError."""
+    return checked(decoded(records, settings), settings, now)
+
+
+def decoded(records: DataFrame, settings: Settings) -> DataFrame:
+    """Returns the records with `data`, `reason` and `detail` (and `_raw`) after decoding, [columns] and `where`."""
     schema = schema_of(settings)
     try:
-        rows = _decoded(records, schema, settings)
-        checked = _without_future(_with_reason(rows, schema, settings), settings, now)
-        good = sf.col("reason").isNull()
-        columns = {name: sf.when(good, sf.col(name)) for name in ("data", "event_time")}
-        if settings.unknown_fields == "keep":
-            columns["_raw"] = sf.when(good, sf.col("_raw"))
-        raw = ["_raw"] if settings.unknown_fields == "keep" else []
-        return checked.withColumns(columns).select(*records.columns, *ADDED, *raw)
+        return derived(_decoded(records, decoded_schema(settings), settings), schema, settings)
     except AnalysisException as error:
         raise PipelineError(f"Spark cannot read {settings.format} with this schema: {first_line(error)}") from error
+
+
+def checked(rows: DataFrame, settings: Settings, now: datetime | None = None) -> DataFrame:
+    """Returns `decoded` rows after `transform`, the checks of all formats and the rules."""
+    schema = schema_of(settings)
+    timed = _with_reason(transformed(rows, schema, settings), schema, settings)
+    ruled = with_rules(_without_future(timed, settings, now), schema, settings)
+    good = sf.col("reason").isNull()
+    further = [name for name in ("_raw", WARNED) if name in ruled.columns]
+    columns = {name: sf.when(good, sf.col(name)) for name in ("data", "event_time", *further)}
+    record = [name for name in rows.columns if name not in ("data", "reason", "detail", "_raw")]
+    return ruled.withColumns(columns).select(*record, *ADDED, *further)
 
 
 def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> DataFrame:

@@ -10,6 +10,7 @@ from string import Template
 from typing import Any
 
 from odradek.pipeline.report.plots import plots, size_text
+from odradek.pipeline.state.accounting import OPTIONAL, OUTCOMES
 
 TEMPLATE = files(__package__) / "page_template.html"
 MOST_BATCHES_LISTED = 25
@@ -40,7 +41,7 @@ def page_of(facts: Facts) -> str:
 def alarms(facts: Facts) -> Iterator[str]:
     """Yields the messages that need attention."""
     if not facts["is_balanced"]:
-        yield "The counts do not add up: rows in differ from good + dead + duplicates + late."
+        yield f"The counts do not add up: rows in differ from {' + '.join(OUTCOMES)}."
     if lost := facts["totals"]["lost"]:
         yield f"{lost:,} offsets were deleted before they could be read."
     if late := facts["totals"]["late"]:
@@ -64,6 +65,7 @@ def _tiles(facts: Facts) -> Iterator[tuple[str, str, str]]:
     yield "dead letters", f"{totals['dead']:,}", "dead"
     yield "duplicates", f"{totals['duplicates']:,}", "duplicates"
     yield "late", f"{totals['late']:,}", "late"
+    yield from ((name, f"{totals[name]:,}", "line") for name in OPTIONAL if totals[name])
     yield "lost", f"{totals['lost']:,}", "alarm" if totals["lost"] else "line"
     yield "files written", f"{totals['files_written']:,}", "files"
     files = sum(table["files"] for name, table in facts["tables"].items() if name != "batches")

@@ -18,6 +18,8 @@ from typing import Any, TextIO
 
 import structlog
 
+from odradek.pipeline.state.accounting import OPTIONAL, OUTCOMES
+
 CLEAR_LINE = "\r\x1b[2K"
 
 
@@ -38,6 +40,8 @@ class BatchDone:
     lost: int = 0
     lag: int | None = None
     watermark: datetime | None = None
+    filtered: int = 0
+    dropped: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -53,7 +57,7 @@ class Progress:
         self._is_terminal = stream.isatty()
         self._line = ""
         self._drawing = threading.RLock()
-        self._totals = dict.fromkeys(("good", "dead", "duplicates", "late", "lost"), 0)
+        self._totals = dict.fromkeys((*OUTCOMES, "lost"), 0)
         self._log = structlog.get_logger("pipeline.progress")
 
     def batch(self, done: BatchDone) -> None:
@@ -63,7 +67,8 @@ class Progress:
         if self._is_terminal:
             self._draw(self._status_line(done))
             return
-        details = {**asdict(done), "duration_s": round(done.duration_s, 3)}
+        shown = {name: value for name, value in asdict(done).items() if value or name not in OPTIONAL}
+        details = {**shown, "duration_s": round(done.duration_s, 3)}
         details["watermark"] = done.watermark.isoformat() if done.watermark else None
         self._log.info("batch", **details, rows_per_second=round(done.rows_per_second))
 
@@ -97,7 +102,9 @@ class Progress:
     def _status_line(self, done: BatchDone) -> str:
         names = {"duplicates": "dup"}
         counts = [
-            f"{names.get(name, name)} {count:,}" for name, count in self._totals.items() if count or name != "lost"
+            f"{names.get(name, name)} {count:,}"
+            for name, count in self._totals.items()
+            if count or name not in ("lost", *OPTIONAL)
         ]
         lag = [] if done.lag is None else [f"lag {done.lag:,}"]
         return "  ".join([f"{done.job} batch {done.batch_id}", f"{done.rows_per_second:,.0f} rows/s", *counts, *lag])

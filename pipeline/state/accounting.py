@@ -1,6 +1,6 @@
 """Counts the outcomes of a batch's records, so that no loss goes unnoticed:
 
-    rows_in = good + dead + duplicates + late
+    rows_in = good + dead + duplicates + late + filtered + dropped
 
 `lost` is not part of the sum: it counts the offsets that were deleted before the pipeline could read them.
 """
@@ -12,25 +12,36 @@ from dataclasses import dataclass, field
 
 from odradek.pipeline.errors import PipelineError
 
+OPTIONAL = ("filtered", "dropped")
+"""The counts that are 0, and not shown, unless a setting asks for them: where and transform."""
+OUTCOMES = ("good", "dead", "duplicates", "late", *OPTIONAL)
+"""The counts whose sum is rows_in."""
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The record counts of one batch. `reasons` splits `dead` by reason."""
+    """The record counts of one batch. `reasons` splits `dead` by reason. `filtered`: left out by `where`. `dropped`:
+    left out by `transform`. `warnings`: rows that violate a `warn` rule, by rule."""
 
     rows_in: int
     good: int
     dead: int
     duplicates: int = 0
     late: int = 0
+    filtered: int = 0
+    dropped: int = 0
     lost: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
+    warnings: Mapping[str, int] = field(default_factory=dict)
 
     def check(self, batch: object) -> None:
         """Raises PipelineError unless every record is accounted for. Call it before anything is committed."""
-        outcomes = self.good + self.dead + self.duplicates + self.late
-        if self.rows_in != outcomes:
+        outcomes = {name: getattr(self, name) for name in OUTCOMES}
+        total = sum(outcomes.values())
+        if self.rows_in != total:
+            found = " + ".join(f"{count} {name}" for name, count in outcomes.items() if count or name not in OPTIONAL)
             raise PipelineError(
-                f"batch {batch} does not add up: {self.rows_in} records in, but {self.good} good + {self.dead} dead + "
-                f"{self.duplicates} duplicates + {self.late} late are {outcomes}; nothing of it was committed",
+                f"batch {batch} does not add up: {self.rows_in} records in, but {found} are {total}; nothing of it was "
+                "committed",
                 "start the job again to repeat the batch",
             )

@@ -25,6 +25,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from odradek.pipeline.errors import ANEW, PipelineError
 from odradek.pipeline.kafka.offsets import Offsets, offsets_of, offsets_text
 from odradek.pipeline.kafka.topics import KnownTopic, known_topics_of, known_topics_text
+from odradek.pipeline.state.accounting import OPTIONAL
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.delta_tables import BrokenTable, has_batch, read_table, table_at
 from odradek.pipeline.state.location import Location
@@ -51,8 +52,13 @@ SCHEMA = pa.schema(
         ("end_offsets", pa.string()),
         ("topics", pa.string()),
         ("job_version", pa.string()),
+        ("filtered", pa.int64()),
+        ("dropped", pa.int64()),
+        ("warnings", pa.map_(pa.string(), pa.int64())),
     ]
 )
+NEWER = ("filtered", "dropped", "warnings")
+"""The columns that a ledger of an earlier version lacks, or has as nulls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,9 @@ class LedgerRow:
     end_offsets: Offsets
     topics: Mapping[str, KnownTopic] = field(default_factory=dict)
     job_version: str = "1"
+    filtered: int = 0
+    dropped: int = 0
+    warnings: Mapping[str, int] = field(default_factory=dict)
 
 
 COLUMNS = tuple(one.name for one in fields(LedgerRow))
@@ -110,7 +119,7 @@ class Ledger:
                     self._place.url, content, mode="append", commit_properties=commit, storage_options=options
                 )
             else:
-                write_deltalake(table, content, mode="append", commit_properties=commit)
+                write_deltalake(table, content, mode="append", schema_mode="merge", commit_properties=commit)
         except CommitFailedError:
             if self.newest() != rows[-1]:  # If equal, the commit succeeded and only the store's response was lost.
                 raise
@@ -148,8 +157,11 @@ class Ledger:
                 f"the ledger {self._place} is from an earlier version of the pipeline, which used Spark's checkpoints",
                 ANEW,
             )
+        there = {one.name for one in table.schema().fields}
         try:
-            return read_table(table, columns, where)
+            return _completed(
+                read_table(table, [one for one in columns if one in there or one not in NEWER], where), columns
+            )
         except (DeltaError, OSError, ValueError) as error:
             raise BrokenTable(self._place, error) from error
 
@@ -169,9 +181,19 @@ class Ledger:
         return table_at(self._place)
 
 
+def _completed(found: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Adds the NEWER columns that are missing, with 0 for the counts."""
+    arrays = {
+        name: found[name] if name in found.column_names else pa.nulls(found.num_rows, SCHEMA.field(name).type)
+        for name in columns
+    }
+    return pa.table({name: pc.fill_null(one, 0) if name in OPTIONAL else one for name, one in arrays.items()})
+
+
 def _values(row: LedgerRow) -> dict[str, Any]:
     return asdict(row) | {
         "reasons": list(row.reasons.items()),
+        "warnings": list(row.warnings.items()),
         "start_offsets": offsets_text(row.start_offsets),
         "end_offsets": offsets_text(row.end_offsets),
         "topics": known_topics_text(row.topics),
@@ -181,6 +203,7 @@ def _values(row: LedgerRow) -> dict[str, Any]:
 def _row(values: Mapping[str, Any]) -> LedgerRow:
     read = {
         "reasons": dict(values["reasons"] or ()),
+        "warnings": dict(values["warnings"] or ()),
         "start_offsets": offsets_of(values["start_offsets"]),
         "end_offsets": offsets_of(values["end_offsets"]),
         "topics": known_topics_of(json.loads(values["topics"])),

@@ -19,8 +19,10 @@ from pyspark.testing import assertDataFrameEqual
 
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.kafka.connector import connector_options
+from odradek.pipeline.parse.derived import FILTERED
 from odradek.pipeline.parse.records import parsed
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.accounting import OUTCOMES
 from odradek.pipeline.state.ledger import Ledger, LedgerRow
 from odradek.pipeline.state.places import Places
 
@@ -98,7 +100,7 @@ def check_ledger(settings: Settings) -> list[LedgerRow]:
     """The ledger's rows; fails unless every record is accounted for and the offsets are contiguous."""
     rows = Ledger(Places.of(settings).ledger).rows()
     for row in rows:
-        assert row.rows_in == row.good + row.dead + row.duplicates + row.late, row
+        assert row.rows_in == sum(getattr(row, name) for name in OUTCOMES), row
         assert row.dead == sum(row.reasons.values())
     for before, after in itertools.pairwise(rows):
         assert after.batch_id == before.batch_id + 1
@@ -125,13 +127,14 @@ def check_tables(spark: SparkSession, settings: Settings) -> list[LedgerRow]:
         offsets = [tuple(row[name] for name in place) for row in read_by_arrow(places.rows, place)]
         assert len(set(offsets)) == len(offsets), "an offset is there twice"
         letters = ["reason", "key", "value", "topic", "partition", "offset", "timestamp"]
-        dead = judged.where("reason is not null").select(*letters)
+        dead = judged.where(f"reason <> '{FILTERED}'").select(*letters)
         assertDataFrameEqual(read_by_spark(spark, places.dead_letters, letters), dead)
         same_rows(read_by_arrow(places.dead_letters, letters), dead.toArrow().to_pylist())
         if settings.window:
             check_windows(settings, wanted.toArrow().to_pylist())
         rows = check_ledger(settings)
-        assert sum(row.rows_in for row in rows) == judged.count()
+        assert sum(row.rows_in - row.dropped for row in rows) == judged.count()
+        assert sum(row.filtered for row in rows) == judged.where(f"reason = '{FILTERED}'").count()
         assert sum(row.good for row in rows) == found.count()
         assert sum(row.dead for row in rows) == dead.count()
         assert sum(row.duplicates for row in rows) == total - found.count()
