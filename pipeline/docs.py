@@ -37,9 +37,8 @@ def _lines() -> Iterator[str]:
                 one.metadata["choices"]
             )
             yield f"| `{flag(one.name)}` | {_default(one.default)} | {one.metadata['help']}{choices} |"
-    yield "| `[kafka]` |  | options of the connector's consumers; `--kafka NAME=VALUE` |"
-    yield "| `[store]` |  | options of the object store, as delta-rs names them; `--store NAME=VALUE` |"
-    yield "| `[spark]` |  | options of the Spark session; `--spark NAME=VALUE` |"
+    for name, what in OPTION_TABLES.items():
+        yield f"| `[{name}]` |  | {what}; `--{name} NAME=VALUE` |"
     yield f"| `[{SECTIONS}.NAME]` |  | a section: settings of one pipeline of several; `--name NAME` chooses it |"
     yield from ("", "## Why a record is a dead letter", "", "| reason | when |", "|---|---|")
     for reason, when in REASONS.items():

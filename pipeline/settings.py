@@ -1,6 +1,6 @@
 """The settings of a pipeline: one table that defines the settings file, the flags and the page in docs/.
 
-A settings file is TOML with the names below (dashes and underscores are equivalent), and three tables of free options:
+A settings file is TOML with the names below (dashes and underscores are equivalent), and tables of free options:
 
     name = "orders"
     topics = ["orders"]
@@ -8,6 +8,8 @@ A settings file is TOML with the names below (dashes and underscores are equival
     event-time = "at"
     dedup-keys = ["id"]
 
+    [columns]  # derived columns, as SQL expressions
+    [rules]    # conditions on rows, as SQL expressions
     [kafka]    # for the connector's consumers, as `kafka.NAME`
     [store]    # for the object store, as delta-rs names them: aws_endpoint, allow_http ...
     [spark]    # for the session, unchanged
@@ -100,6 +102,12 @@ class Settings:
         "JSON fields that the schema lacks: ignore them, keep the raw text with the row, or reject the row",
         choices=("ignore", "keep", "reject"),
     )
+    where: str = setting("", "SQL condition; other rows are left out, and counted as filtered", metavar="SQL")
+    transform: str = setting(
+        "",
+        "Python function from DataFrame to DataFrame that changes or drops rows, after [columns] and where",
+        metavar="MODULE:FUNCTION",
+    )
     event_time: str = setting(
         "",
         "column of the event time, a TIMESTAMP or a LONG of milliseconds (default: the record's timestamp)",
@@ -138,6 +146,11 @@ class Settings:
         "record key of a tombstone: the text of the single column of upsert-keys, or a JSON object with all of them",
         choices=("text", "json"),
     )
+    record_columns: tuple[str, ...] = setting(
+        ("_topic", "_partition", "_offset", "_timestamp"),
+        "columns of the record in the table of good rows; _key and _headers are possible, too",
+        metavar="COLUMN",
+    )
     partition_by: tuple[str, ...] = setting((), "columns by which the table is partitioned", metavar="COLUMN")
     files_per_batch: int = setting(
         0,
@@ -169,6 +182,8 @@ class Settings:
     compact_target_size: int = setting(134_217_728, "approximate size of files after compact", least=1, metavar="BYTES")
     compact_retention: str = setting("7 days", "how long compact keeps the files of old versions for readers")
 
+    columns: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict)
     store: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -231,7 +246,13 @@ class Settings:
             return None
 
 
-OPTION_TABLES = ("kafka", "store", "spark")
+OPTION_TABLES = {
+    "columns": "derived columns: SQL expressions of the schema's columns and the record's",
+    "rules": "SQL conditions on rows: `CONDITION`, `warn: CONDITION` or `fail above 1 %: CONDITION`",
+    "kafka": "options of the connector's consumers",
+    "store": "options of the object store, as delta-rs names them",
+    "spark": "options of the Spark session",
+}
 """The settings with free options: tables in the file, and flags such as `--kafka NAME=VALUE`."""
 
 

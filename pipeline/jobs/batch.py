@@ -25,9 +25,12 @@ from odradek.pipeline.kafka.chunks import Chunk
 from odradek.pipeline.kafka.history import records_of
 from odradek.pipeline.kafka.topics import Topics, compare_ids, compare_offsets
 from odradek.pipeline.parse.changes import IS_DELETE, last_changes, with_deletes
+from odradek.pipeline.parse.derived import FILTERED
 from odradek.pipeline.parse.framed_rows import UNKNOWN, new_ids
-from odradek.pipeline.parse.records import parsed
+from odradek.pipeline.parse.hook import dropped_rows, is_from_transform
+from odradek.pipeline.parse.records import checked, decoded, parsed
 from odradek.pipeline.parse.repetitions import PLACE, repeated_places
+from odradek.pipeline.parse.rules import refuse_violations, warnings_of
 from odradek.pipeline.parse.transforms import DEAD, GOOD, LATE, OUTCOME, judged, of_outcome, without_places
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.batch_tables import BatchTables, JudgedRows
@@ -123,6 +126,9 @@ class Batches:
             late=counts.late,
             superseded=counts.superseded,
             deletes=counts.deletes,
+            filtered=counts.filtered,
+            dropped=counts.dropped,
+            warnings=counts.warnings,
             lost=counts.lost,
             watermark=plan.watermark,
             newest_event_time=_newest(plan.newest_event_time, newest_us),
@@ -147,10 +153,12 @@ class Batches:
         batch = BatchId(settings.name, plan.number)
         chunk = Chunk(plan.start, {name: {n: plan.end[name][n] for n in parts} for name, parts in plan.start.items()})
         _check(plan, settings, tables, topics)
-        rows = self._rows(plan, settings, chunk.readable(topics), until)
+        whole, rows = self._rows(plan, settings, chunk.readable(topics), until)
         tally = tally_of(rows, duration(settings.watermark_delay, "watermark-delay"))
         if tally.reasons.get(UNKNOWN) and tables.last_batch(batch) != plan.number:
             self.look_up(new_ids(rows))  # A repeated batch keeps to its plan.
+        dropped = self._dropped(whole, rows, tally, settings) if settings.transform else 0
+        refuse_violations(settings, tally.reasons, sum(tally.by_outcome.get(one, 0) for one in (GOOD, LATE)), batch)
         good, duplicates = self._without_repetitions(of_outcome(rows, GOOD), tally, plan, settings, tables, until)
         good, changes = _last_changes(rows, good, settings, until) if settings.mode == "upsert" else (good, None)
         topics = self._look()
@@ -165,26 +173,42 @@ class Batches:
             late=tally.by_outcome.get(LATE, 0),
             superseded=changes.superseded(tally.by_outcome) if changes else 0,
             deletes=changes.deletes if changes else 0,
+            filtered=tally.by_outcome.get(FILTERED, 0),
+            dropped=dropped,
             lost=lost,
             reasons=tally.reasons,
+            warnings=warnings_of(rows),
         )
         counts.check(batch)
         self._reached("read")
         by_outcome = JudgedRows(good, of_outcome(rows, DEAD), of_outcome(rows, LATE), changes)
         return counts, tally.newest_us, tables.write(by_outcome, counts, batch)
 
-    def _rows(self, plan: Plan, settings: Settings, readable: Chunk, until: ExitStack) -> DataFrame:
-        """Returns the records, parsed and judged. Each is decoded once until `until` is closed."""
+    def _rows(self, plan: Plan, settings: Settings, readable: Chunk, until: ExitStack) -> tuple[DataFrame, DataFrame]:
+        """Returns the decoded records, and the same parsed and judged. Each is decoded once until `until` is closed."""
         ids = {name: one.id for name, one in plan.topics.items()}
         records = (
             records_of(self._spark, settings, plan.job, readable.start, readable.end, ids)
             if readable.start
             else self._no_records()
         )
-        rows = judged(parsed(records, settings, plan.planned_at), plan.watermark)
+        whole, detail = decoded(records, settings)
+        if settings.transform:
+            until.callback(whole.persist().unpersist)
+        rows = judged(checked(whole, detail, settings, plan.planned_at), plan.watermark)
         rows = (with_deletes(rows, settings) if settings.mode == "upsert" else rows).persist()
         until.callback(rows.unpersist)
-        return rows
+        return whole, rows
+
+    def _dropped(self, whole: DataFrame, rows: DataFrame, tally: Tally, settings: Settings) -> int:
+        """Returns the number of rows that `transform` dropped, and adds their records to the tally."""
+        dropped = dropped_rows(whole, rows, settings)
+        tally.rows_in = 0
+        for row in whole.groupBy("topic", "partition").agg(sf.count(sf.lit(1)), sf.min("offset")).collect():
+            topic, partition, count, first = row
+            tally.rows_in += count
+            tally.first[topic, partition] = first
+        return dropped
 
     def _without_repetitions(
         self, good: DataFrame, tally: Tally, plan: Plan, settings: Settings, tables: BatchTables, until: ExitStack
@@ -220,7 +244,10 @@ class Batches:
             _check(plan, settings, tables, self._look())
         except PipelineError as better:
             return better
-        return as_pipeline_error(error, f"the {plan.job} failed")
+        of_transform = f"transform {settings.transform} raised an error"
+        return as_pipeline_error(
+            error, of_transform if is_from_transform(error, settings) else f"the {plan.job} failed"
+        )
 
     def _no_records(self) -> DataFrame:
         return self._spark.createDataFrame(
@@ -262,7 +289,7 @@ def tally_of(rows: DataFrame, delay: timedelta) -> Tally:
     for row in counted.collect():
         tally.rows_in += row["rows"]
         tally.by_outcome[row[OUTCOME]] = tally.by_outcome.get(row[OUTCOME], 0) + row["rows"]
-        if row["reason"] is not None:
+        if row[OUTCOME] == DEAD:
             tally.reasons[row["reason"]] = tally.reasons.get(row["reason"], 0) + row["rows"]
         elif row["newest"] is not None and (tally.newest_us is None or row["newest"] > tally.newest_us):
             tally.newest_us = row["newest"]

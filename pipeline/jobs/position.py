@@ -64,6 +64,7 @@ def position_of(settings: Settings, places: Places) -> Position:
                 f"batch {written} is only in some of the tables, and its plan is missing in {places.state}",
                 f"restore it; or {ANEW}",
             )
+        plan.refuse_other_transform()
         return replace(position, unfinished=plan)
     if plan is None and damage is None:
         return position

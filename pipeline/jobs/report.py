@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.settings import Settings
-from odradek.pipeline.state.accounting import OF_UPSERTS, OUTCOMES
+from odradek.pipeline.state.accounting import OPTIONAL, OUTCOMES
 from odradek.pipeline.state.places import Places
 from odradek.pipeline.variables import hidden
 
@@ -69,11 +69,13 @@ def _files(places: Places) -> Iterator[str]:
 def _summary(facts: Mapping[str, Any]) -> Iterator[str]:
     totals, rate, lag = facts["totals"], facts["rate"], facts["lag"]
     yield f"pipeline   {facts['name']}, {totals['batches']:,} batches, {rate['mean']:,.0f} rows/s"
-    shown = [name for name in OUTCOMES if totals[name] or name not in OF_UPSERTS]
+    shown = [name for name in OUTCOMES if totals[name] or name not in OPTIONAL]
     counts = " + ".join(f"{totals[name]:,} {name}" for name in shown)
     yield f"rows in    {totals['rows_in']:,} = {counts}, {totals['lost']:,} lost"
     for reason, count in facts["reasons"].items():
         yield f"rejected   {count:,} {reason}"
+    for rule, count in facts["warnings"].items():
+        yield f"warned     {count:,} {rule}"
     yield f"watermark  {facts['watermark'] or 'none'}, newest event {facts['newest_event_time'] or 'none'}"
     for name, table in facts["tables"].items():
         version = "" if table["version"] is None else f", version {table['version']}"

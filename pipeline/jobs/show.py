@@ -32,5 +32,7 @@ def show(shown: Progress, settings: Settings, row: LedgerRow) -> None:
             row.watermark,
             row.superseded,
             row.deletes,
+            row.filtered,
+            row.dropped,
         )
     )

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.types import DataType, StringType, StructType
+from pyspark.sql.types import DataType, StructType
 
-from odradek.pipeline.parse.flaws import any_of, flaws
+from odradek.pipeline.parse.flaws import any_of, flaws, no_utf8
 from odradek.pipeline.parse.schemas import AVRO_END, avro_frame
 from odradek.pipeline.parse.widening import fitted
 
@@ -41,7 +41,7 @@ def _row_type(read: DataFrame, frame: str) -> DataType:
 
 def _judged(read: DataFrame, whole: Column, reason: str, schema: StructType) -> DataFrame:
     value = sf.col("value")
-    broken = any_of(flaws(sf.col("data"), schema, _no_utf8))
+    broken = any_of(flaws(sf.col("data"), schema, no_utf8))  # Avro does not check the bytes of a string.
     judged = sf.when(value.isNull(), "tombstone").when(~whole, reason).when(broken, "not_utf8")
     size = sf.concat(sf.lit("the value, "), sf.length(value), sf.lit(" bytes, is not one row of the schema"))
     framed = sf.hex(sf.substring(value, 1, 1)) == "00"
@@ -52,8 +52,3 @@ def _judged(read: DataFrame, whole: Column, reason: str, schema: StructType) -> 
         .when(broken, "a string in the row is not UTF-8")
     )
     return read.withColumns({"reason": judged, "detail": detail})
-
-
-def _no_utf8(value: Column, kind: DataType) -> Column | None:
-    """Avro does not check the bytes of a string, and readers reject a Parquet file with invalid UTF-8."""
-    return ~sf.is_valid_utf8(value) if isinstance(kind, StringType) else None

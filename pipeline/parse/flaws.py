@@ -8,7 +8,7 @@ from operator import or_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 Test = Callable[[Column, DataType], Column | None]
 """Returns the condition that a value of a simple type is flawed. None for types that are never flawed."""
@@ -31,6 +31,11 @@ def _flaws_of_elements(array: Column, kind: DataType, test: Test) -> list[Column
     if not flaws(array, kind, test):
         return []
     return [sf.exists(array, lambda one: any_of(flaws(one, kind, test)))]
+
+
+def no_utf8(value: Column, kind: DataType) -> Column | None:
+    """The Test for strings with invalid bytes: readers reject a Parquet file with such strings."""
+    return ~sf.is_valid_utf8(value) if isinstance(kind, StringType) else None
 
 
 def any_of(conditions: list[Column]) -> Column:

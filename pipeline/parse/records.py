@@ -19,11 +19,14 @@ from pyspark.sql.types import LongType, StructType, TimestampNTZType
 from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.parse.binary_rows import avro_rows
+from odradek.pipeline.parse.derived import FILTERED, derived
 from odradek.pipeline.parse.framed_rows import framed_rows
+from odradek.pipeline.parse.hook import transformed
 from odradek.pipeline.parse.json_rows import json_rows
 from odradek.pipeline.parse.partition_values import unfit_values
 from odradek.pipeline.parse.protobuf_rows import Source, protobuf_rows
-from odradek.pipeline.parse.schemas import descriptors, required_columns, schema_of, schema_text
+from odradek.pipeline.parse.rules import REASON, WARNED, with_rules
+from odradek.pipeline.parse.schemas import decoded_schema, descriptors, required_columns, schema_of, schema_text
 from odradek.pipeline.parse.years import EARLIEST_MS, LATEST_MS, is_time_in_years
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.errors import first_line
@@ -31,7 +34,7 @@ from odradek.pipeline.spark.errors import first_line
 REASONS = {
     "tombstone": "the value is null, and mode is append",
     "no_key": "the value is null, mode is upsert, and the record's key does not identify a row",
-    "not_utf8": "the value (JSON) or a string in it (Avro, Protobuf) is not UTF-8",
+    "not_utf8": "the value (JSON), a string in it (Avro, Protobuf) or a derived string is not UTF-8",
     "not_json": "the value is not JSON, or has more than one JSON value, or exceeds the parser's limits",
     "wrong_type": "the value is JSON but not an object, or a field is not of its column's type",
     "unknown_field": "a field is not in the schema, and unknown-fields is reject",
@@ -44,6 +47,7 @@ REASONS = {
     "no_event_time": "the event time is null, or not in the years 1 to 9999",
     "unfit_partition": "a value of partition-by is too long for a directory name, or not in the years 1 to 9999",
     "in_future": "the event time is later than the planning of the batch by more than max-future",
+    f"{REASON}NAME": "the row violates the rule NAME of [rules]",
 }
 """Why a record becomes a dead letter: the first reason that holds, from the top. Late rows are not dead letters."""
 
@@ -65,28 +69,51 @@ class Check(NamedTuple):
 
 
 def parsed(records: DataFrame, settings: Settings, now: datetime | None = None) -> DataFrame:
-    """Returns the records with the columns ADDED (and `_raw` if unknown_fields is keep). `now`: the time against which
-    events in the future are determined.
+    """Returns the records with the columns ADDED (`_raw` if unknown_fields is keep, WARNED if rules warn). `now`: the
+    time against which events in the future are determined.
 
-    `data`: a struct of the schema's columns, null if there is a reason. `reason`: a key of REASONS, null for a good
-    row. `event_time`: timestamp, null if there is a reason. Raises PipelineError."""
+    `data`: a struct of the schema's columns, null if there is a reason. `reason`: a key of REASONS, FILTERED for a row
+    that `where` leaves out, null for a good row. `event_time`: timestamp, null if there is a reason. Records whose rows
+    `transform` drops are missing. Raises PipelineError."""
+    return checked(*decoded(records, settings), settings, now)
+
+
+def decoded(records: DataFrame, settings: Settings) -> tuple[DataFrame, Column]:
+    """Returns the records with `data` and `reason` (and `_raw`) after decoding, [columns] and `where`, and the details
+    of those that have a reason. Records for [columns], `where` or `transform` have no other columns but `detail`."""
     schema = schema_of(settings)
-    raw = ("_raw",) if settings.unknown_fields == "keep" else ()
     try:
-        rows, detail = _decoded(records, schema, settings)
-        checks = [*_checks(schema, settings), *_future(settings, now)]
-        timed = rows.withColumn("event_time", event_time(schema, settings))
-        reason = sf.when(sf.col("reason").isNotNull(), sf.col("reason"))
-        why = sf.when(sf.col("reason").isin(*OF_DECODING), detail)
-        for check in checks:
-            reason = reason.when(check.fails, check.reason)
-            why = why.when(check.fails, check.detail)
-        good = sf.col("reason").isNull()
-        columns = {name: sf.when(good, sf.col(name)) for name in ("data", "event_time", *raw)}
-        columns["detail"] = sf.when(~good, why)
-        return timed.withColumn("reason", reason).withColumns(columns).select(*records.columns, *ADDED, *raw)
+        rows, detail = _decoded(records, decoded_schema(settings), settings)
+        if not (settings.columns or settings.where or settings.transform):
+            return rows, detail
+        shown = sf.when(sf.col("reason").isNotNull(), detail).alias("detail")
+        rows = rows.select(*records.columns, "data", "reason", shown, *_raw(settings))
+        return derived(rows, schema, settings), sf.col("detail")
     except AnalysisException as error:
         raise PipelineError(f"Spark cannot read {settings.format} with this schema: {first_line(error)}") from error
+
+
+def checked(rows: DataFrame, detail: Column, settings: Settings, now: datetime | None = None) -> DataFrame:
+    """Returns `decoded` rows after `transform`, the checks of all formats and the rules."""
+    schema = schema_of(settings)
+    # The decoders' own columns begin with an underscore.
+    record = [name for name in rows.columns if name not in ADDED and not name.startswith("_")]
+    timed = transformed(rows, schema, settings).withColumn("event_time", event_time(schema, settings))
+    reason = sf.when(sf.col("reason").isNotNull(), sf.col("reason"))
+    why = sf.when(sf.col("reason").isin(*OF_DECODING, FILTERED), detail)
+    for check in (*_checks(schema, settings), *_future(settings, now)):
+        reason = reason.when(check.fails, check.reason)
+        why = why.when(check.fails, check.detail)
+    good = sf.col("reason").isNull()
+    judged = timed.withColumn("reason", reason).withColumn("detail", sf.when(~good, why))
+    ruled = with_rules(judged, schema, settings)
+    further = [name for name in (*_raw(settings), WARNED) if name in ruled.columns]
+    columns = {name: sf.when(good, sf.col(name)) for name in ("data", "event_time", *further)}
+    return ruled.withColumns(columns).select(*record, *ADDED, *further)
+
+
+def _raw(settings: Settings) -> tuple[str, ...]:
+    return ("_raw",) if settings.unknown_fields == "keep" else ()
 
 
 def _decoded(records: DataFrame, schema: StructType, settings: Settings) -> tuple[DataFrame, Column]:

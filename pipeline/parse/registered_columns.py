@@ -18,7 +18,7 @@ from odradek.pipeline.parse.json_schemas import json_columns
 from odradek.pipeline.parse.proto_files import compiled
 from odradek.pipeline.parse.protobuf_messages import columns_of, message_type
 from odradek.pipeline.parse.protobuf_rows import Source
-from odradek.pipeline.parse.schemas import avro_columns, check_columns, kind_name
+from odradek.pipeline.parse.schemas import avro_columns, kind_name, whole_schema
 from odradek.pipeline.parse.widening import MOST_DIGITS, is_wider, nullable, widened
 from odradek.pipeline.registry.schema import KnownSchemas, Schema
 from odradek.pipeline.settings import Settings
@@ -34,9 +34,9 @@ def learned(known: KnownSchemas, number: int, schema: Schema, settings: Settings
         found = nullable(registered_columns(schema, settings))
         columns = widened(_type(known.columns), found) if known.columns else found
         assert isinstance(columns, StructType)
+        whole = whole_schema(columns, settings)
         if known.columns:
-            _refuse_unstorable(_type(known.columns), columns, settings)
-        check_columns(columns, settings)
+            _refuse_unstorable(whole_schema(_type(known.columns), settings), whole, settings)
     except PipelineError as error:
         if not known.columns:
             raise PipelineError(f"schema {number}: {error.problem}", error.remedy) from error
@@ -51,6 +51,8 @@ def _refuse_unstorable(before: StructType, after: StructType, settings: Settings
         says = f"{one.name} is {kind_name(new)}, but it was {kind_name(old)}, and"
         if new != old and settings.sink == "parquet":
             raise PipelineError(f"{says} a plain Parquet table keeps the types of its columns")
+        if not is_wider(new, old):  # Only of a derived column.
+            raise PipelineError(f"{says} the table cannot follow")
         if one.name in settings.window_sums and not is_wider(_sum(new), _sum(old)):
             raise PipelineError(f"{says} the sums of the windows cannot follow")
 

@@ -39,7 +39,9 @@ from pyspark.sql.types import (
 )
 
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parse.derived import with_derived
 from odradek.pipeline.parse.protobuf_messages import columns_of, message_type
+from odradek.pipeline.parse.rules import check_rules
 from odradek.pipeline.registry.schema import KnownSchemas
 from odradek.pipeline.settings import Settings, flag
 from odradek.pipeline.spark.errors import first_line
@@ -47,6 +49,9 @@ from odradek.pipeline.spark.errors import first_line
 RAW = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 RESERVED = ("_topic", "_partition", "_offset", "_timestamp", "_raw")
 """Further columns of the table of good rows."""
+
+ON_REQUEST = ("_key", "_headers")
+"""Columns that record-columns may name, besides those of RESERVED. Without it a schema may have these names."""
 
 PARTITIONING = ("_topic", "_partition")
 """The RESERVED columns that partition-by may name."""
@@ -97,25 +102,32 @@ def descriptors(settings: Settings) -> bytes:
 
 
 def schema_of(settings: Settings) -> StructType:
-    """Returns the columns of the rows. A session must be active. Raises PipelineError, also if a setting names a
-    missing column, or one whose type does not fit."""
-    if settings.unknown_fields != "ignore" and settings.format != "json":
-        raise PipelineError(f"unknown-fields is {settings.unknown_fields}, which is for JSON only")
-    if settings.message_name and settings.format != "protobuf":
-        raise PipelineError("message-name is for Protobuf only", "set format = protobuf")
-    schema = _framed_columns(settings) if settings.schema_registry else _schema(settings)
-    check_columns(schema, settings)
-    return schema
+    """Returns the columns of the rows, with the derived ones. A session must be active. Raises PipelineError, also if a
+    setting names a missing column, or one whose type does not fit."""
+    return whole_schema(decoded_schema(settings), settings)
 
 
-def check_columns(schema: StructType, settings: Settings) -> None:
-    """Raises PipelineError for columns that tables cannot have, and if a setting names a missing column, or one whose
-    type does not fit."""
-    _check_names(schema)
+def whole_schema(decoded: StructType, settings: Settings) -> StructType:
+    """Returns the decoded columns, and the derived ones. A session must be active. Raises PipelineError for columns
+    that tables cannot have, and if a setting names a missing column, or one whose type does not fit."""
+    schema = with_derived(decoded, settings)
+    _check_names(schema, settings)
     for name, kind in _all_types("", schema):
         if not isinstance(kind, STORED):
             raise PipelineError(f"column {name} is {kind.simpleString().upper()}, which the tables do not support")
     _check_roles(schema, settings)
+    _check_record_columns(settings)
+    check_rules(schema, settings)
+    return schema
+
+
+def decoded_schema(settings: Settings) -> StructType:
+    """Returns the columns that the records' values have. Raises PipelineError."""
+    if settings.unknown_fields != "ignore" and settings.format != "json":
+        raise PipelineError(f"unknown-fields is {settings.unknown_fields}, which is for JSON only")
+    if settings.message_name and settings.format != "protobuf":
+        raise PipelineError("message-name is for Protobuf only", "set format = protobuf")
+    return _framed_columns(settings) if settings.schema_registry else _schema(settings)
 
 
 def required_columns(schema: StructType, settings: Settings) -> list[str]:
@@ -179,10 +191,11 @@ def avro_columns(text: str) -> StructType:
         raise PipelineError(f"Spark cannot read the Avro schema: {first_line(error)}") from error
 
 
-def _check_names(schema: StructType) -> None:
+def _check_names(schema: StructType, settings: Settings) -> None:
+    reserved = (*RESERVED, *(name for name in ON_REQUEST if name in settings.record_columns))
     for name in schema.names:
-        if name.lower() in RESERVED:
-            raise PipelineError(f"column {name} has a reserved name: {', '.join(RESERVED)}")
+        if name.lower() in reserved:
+            raise PipelineError(f"column {name} has a reserved name: {', '.join(reserved)}")
     for where, struct in [("", schema), *_structs("", schema)]:
         _unlike(f"the schema{where}", struct.names)
         for name in struct.names:
@@ -243,6 +256,22 @@ def _check_roles(schema: StructType, settings: Settings) -> None:
             if not isinstance(kinds[name], allowed):
                 raise PipelineError(f"{flag(role)} names {name}, a {kind_name(kinds[name])}; it must be {what}")
     _check_windows(settings)
+
+
+def _check_record_columns(settings: Settings) -> None:
+    """Raises PipelineError if record-columns names an unknown column, or lacks one that another setting needs."""
+    _unlike("record-columns", settings.record_columns)
+    possible = (*(name for name in RESERVED if name != "_raw"), *ON_REQUEST)
+    for name in settings.record_columns:
+        if name not in possible:
+            raise PipelineError(f"record-columns names {name}, which is not one of {', '.join(possible)}")
+    needed = [(name, "partition-by") for name in settings.partition_by if name in PARTITIONING]
+    if settings.dedup_keys:
+        needed += [(name, "dedup-keys") for name in ("_topic", "_partition", "_offset")]
+        needed += [] if settings.event_time else [("_timestamp", "dedup-keys without event-time")]
+    for name, role in needed:
+        if name not in settings.record_columns:
+            raise PipelineError(f"record-columns lacks {name}, which {role} needs", "add it")
 
 
 def _check_windows(settings: Settings) -> None:

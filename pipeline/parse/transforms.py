@@ -1,4 +1,4 @@
-"""The outcomes of parsed records (good, dead, late or duplicate), the rows of each table, and event-time windows.
+"""The outcomes of parsed records (good, dead, late, filtered, duplicate), the rows of each table, event-time windows.
 
 Plain functions from DataFrame to DataFrame.
 """
@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructType
 
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.parse.derived import FILTERED
 from odradek.pipeline.parse.repetitions import PLACE
 from odradek.pipeline.parse.schemas import WINDOW_DAY, window_columns
 from odradek.pipeline.settings import Settings
@@ -25,12 +26,13 @@ DAY_S = 86_400
 
 
 def judged(parsed: DataFrame, watermark: datetime | None) -> DataFrame:
-    """Adds OUTCOME: DEAD with a reason, LATE with an event time before the watermark, otherwise GOOD."""
+    """Adds OUTCOME: FILTERED or DEAD by the reason, LATE with an event time before the watermark, otherwise GOOD."""
     good = sf.lit(GOOD)
     if watermark is not None:
         before = int(watermark.timestamp() * 1_000_000)
         good = sf.when(sf.unix_micros("event_time") < before, sf.lit(LATE)).otherwise(good)
-    return parsed.withColumn(OUTCOME, sf.when(sf.col("reason").isNotNull(), sf.lit(DEAD)).otherwise(good))
+    left_out = sf.when(sf.col("reason") == FILTERED, sf.lit(FILTERED)).when(sf.col("reason").isNotNull(), sf.lit(DEAD))
+    return parsed.withColumn(OUTCOME, left_out.otherwise(good))
 
 
 def of_outcome(rows: DataFrame, outcome: str) -> DataFrame:
@@ -44,10 +46,10 @@ def without_places(rows: DataFrame, places: DataFrame, few: bool = False) -> Dat
 
 
 def good_rows(parsed: DataFrame, settings: Settings) -> DataFrame:
-    """Returns the rows of the table: the schema's columns, then the place and timestamp of the record, and its raw text
-    if that is kept. `parsed`: rows without a reason.
+    """Returns the rows of the table: the schema's columns, then those of record-columns, and the record's raw text if
+    that is kept. `parsed`: rows without a reason.
     """
-    places = [sf.col(name).alias(f"_{name}") for name in (*PLACE, "timestamp")]
+    places = [sf.col(name.removeprefix("_")).alias(name) for name in settings.record_columns]
     raw = [sf.col("_raw")] if settings.unknown_fields == "keep" else []
     return parsed.select("data.*", *places, *raw)
 

@@ -1,12 +1,13 @@
 """Collects the facts about a pipeline as plain values: the content of report.json, and the only input of the page.
 
     name, generated_at
-    totals      batches, rows_in, good, dead, duplicates, late, superseded, deletes, lost, files_written, bytes_written
-    is_balanced rows_in = good + dead + duplicates + late + superseded + deletes
+    totals      batches, rows_in, its outcomes (state/accounting.py), lost, files_written, bytes_written
+    is_balanced rows_in is the sum of the outcomes
     recent      rows_in, dead, lost     of the batches that ended within alarm-period
     rate        rows per second of the last batch, and of all (rows divided by the duration of the batches)
     watermark, newest_event_time             of the newest batch
     reasons     the number of rejected rows by reason, most frequent first
+    warnings    the number of rows that violate a `warn` rule, by rule, most frequent first
     batches     the newest MOST_BATCHES, oldest first
     tables      by name: path, format, version, files, bytes, rows, smallest, median, largest, sizes
     lag         problem, group, total, partitions
@@ -57,7 +58,7 @@ def facts_of(settings: Settings, now: datetime, patience_ms: int) -> Facts | Non
     recent = ledger.last_rows(MOST_BATCHES)
     if not recent:
         return None
-    whole = ledger.content([*COUNTS, "started_at", "finished_at", "reasons"])
+    whole = ledger.content([*COUNTS, "started_at", "finished_at", "reasons", "warnings"])
     totals: dict[str, int] = {name: pc.sum(whole[name]).as_py() for name in COUNTS}
     last = recent[-1]
     facts: Facts = {
@@ -70,6 +71,7 @@ def facts_of(settings: Settings, now: datetime, patience_ms: int) -> Facts | Non
         "watermark": _iso(last.watermark),
         "newest_event_time": _iso(last.newest_event_time),
         "reasons": _reasons(whole["reasons"].combine_chunks()),
+        "warnings": _reasons(whole["warnings"].combine_chunks()),
         "batches": [_batch(row) for row in recent],
         "tables": dict(_tables(places)),
         "lag": _lag(settings, last.end_offsets, patience_ms),
@@ -90,7 +92,14 @@ def _batch(row: LedgerRow) -> Facts:
     times = {name: _iso(getattr(row, name)) for name in ("started_at", "finished_at", "watermark", "newest_event_time")}
     seconds = _seconds(row)
     rate = _rate(row.rows_in, seconds)
-    return {**facts, **times, "reasons": dict(row.reasons), "seconds": seconds, "rows_per_second": rate}
+    return {
+        **facts,
+        **times,
+        "reasons": dict(row.reasons),
+        "warnings": dict(row.warnings),
+        "seconds": seconds,
+        "rows_per_second": rate,
+    }
 
 
 def _seconds(row: LedgerRow) -> float:
@@ -107,7 +116,7 @@ def _rate(rows: int, seconds: float) -> float:
 
 
 def _reasons(maps: pa.MapArray) -> dict[str, int]:
-    """Returns the count of each reason, most frequent first."""
+    """Returns the count of each reason or rule, most frequent first."""
     counted = pa.table({"reason": maps.keys, "rows": maps.items}).group_by("reason").aggregate([("rows", "sum")])
     found = dict(zip(counted["reason"].to_pylist(), counted["rows_sum"].to_pylist(), strict=True))
     return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))

@@ -17,13 +17,14 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.kafka.offsets import Offsets
 from odradek.pipeline.kafka.topics import Topics
 from odradek.pipeline.parse.records import REASONS
+from odradek.pipeline.parse.rules import REASON
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.accounting import OUTCOMES
 from odradek.pipeline.state.ledger import LedgerRow
 
 PREFIX = "odradek_pipeline"
 BATCH_SECONDS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 """The upper bounds of the histogram's buckets."""
-OUTCOMES = ("good", "dead", "duplicates", "late")
 DISABLED = -1
 """The metrics-port that serves nothing."""
 
@@ -65,7 +66,8 @@ class Metrics:
         for outcome in OUTCOMES:
             self._rows.labels(pipeline, outcome)
         for reason in REASONS:
-            self._dead.labels(pipeline, reason)
+            if not reason.startswith(REASON):  # It stands for the rules, which have names.
+                self._dead.labels(pipeline, reason)
         self._seconds.labels(pipeline)
 
     def failed(self, pipeline: str) -> None:

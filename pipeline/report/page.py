@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 from odradek.pipeline.report.plots import plots, size_text
-from odradek.pipeline.state.accounting import OF_UPSERTS
+from odradek.pipeline.state.accounting import OPTIONAL
 
 TEMPLATE = files(__package__) / "page_template.html"
 MOST_BATCHES_LISTED = 25
@@ -50,7 +50,7 @@ def _tiles(facts: Facts) -> Iterator[tuple[str, str, str]]:
     yield "dead letters", f"{totals['dead']:,}", "dead"
     yield "duplicates", f"{totals['duplicates']:,}", "duplicates"
     yield "late", f"{totals['late']:,}", "late"
-    yield from ((name, f"{totals[name]:,}", "line") for name in OF_UPSERTS if totals[name])
+    yield from ((name, f"{totals[name]:,}", "line") for name in OPTIONAL if totals[name])
     yield "lost", f"{totals['lost']:,}", "alarm" if totals["lost"] else "line"
     yield "files written", f"{totals['files_written']:,}", "files"
     files = sum(table["files"] for name, table in facts["tables"].items() if name != "batches")

@@ -19,7 +19,7 @@ from typing import Any, TextIO, cast
 import structlog
 
 from odradek.pipeline.report.metrics import Metrics
-from odradek.pipeline.state.accounting import OF_UPSERTS, OUTCOMES
+from odradek.pipeline.state.accounting import OPTIONAL, OUTCOMES
 from odradek.pipeline.variables import hidden
 
 CLEAR_LINE = "\r\x1b[2K"
@@ -44,6 +44,8 @@ class BatchDone:
     watermark: datetime | None = None
     superseded: int = 0
     deletes: int = 0
+    filtered: int = 0
+    dropped: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -71,7 +73,7 @@ class Progress:
         if self._is_terminal:
             self._draw(self._status_line(done))
             return
-        shown = {name: value for name, value in asdict(done).items() if value or name not in OF_UPSERTS}
+        shown = {name: value for name, value in asdict(done).items() if value or name not in OPTIONAL}
         details = {**shown, "duration_s": round(done.duration_s, 3)}
         details["watermark"] = done.watermark.isoformat() if done.watermark else None
         self._log.info("batch", **details, rows_per_second=round(done.rows_per_second))
@@ -108,7 +110,7 @@ class Progress:
         counts = [
             f"{names.get(name, name)} {count:,}"
             for name, count in self._totals.items()
-            if count or name not in ("lost", *OF_UPSERTS)
+            if count or name not in ("lost", *OPTIONAL)
         ]
         lag = [] if done.lag is None else [f"lag {done.lag:,}"]
         of = structlog.contextvars.get_contextvars().get("pipeline", "")

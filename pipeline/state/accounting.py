@@ -1,6 +1,6 @@
 """Counts the outcomes of a batch's records, so that no loss goes unnoticed:
 
-    rows_in = good + dead + duplicates + late + superseded + deletes
+    rows_in = good + dead + duplicates + late + superseded + deletes + filtered + dropped
 
 `superseded` and `deletes` are 0 unless mode is upsert. `lost` is not part of the sum: it counts the offsets that were
 deleted before the pipeline could read them.
@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 
 from odradek.pipeline.errors import PipelineError
 
-OF_UPSERTS = ("superseded", "deletes")
-"""The counts that only mode = upsert has."""
-OUTCOMES = ("good", "dead", "duplicates", "late", *OF_UPSERTS)
+OPTIONAL = ("superseded", "deletes", "filtered", "dropped")
+"""The counts that are 0, and not shown, unless a setting asks for them: mode = upsert, where and transform."""
+OUTCOMES = ("good", "dead", "duplicates", "late", *OPTIONAL)
 """The counts whose sum is rows_in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The record counts of one batch. `reasons` splits `dead` by reason. `superseded`: rows and tombstones that a later
-    record of the batch with the same key replaces. `deletes`: tombstones that no later record replaces."""
+    record of the batch with the same key replaces. `deletes`: tombstones that no later record replaces. `filtered`:
+    left out by `where`. `dropped`: left out by `transform`. `warnings`: rows that violate a `warn` rule, by rule."""
 
     rows_in: int
     good: int
@@ -31,16 +32,20 @@ class Counts:
     late: int = 0
     superseded: int = 0
     deletes: int = 0
+    filtered: int = 0
+    dropped: int = 0
     lost: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
+    warnings: Mapping[str, int] = field(default_factory=dict)
 
     def check(self, batch: object) -> None:
         """Raises PipelineError unless every record is accounted for. Call it before anything is committed."""
         outcomes = {name: getattr(self, name) for name in OUTCOMES}
-        if self.rows_in != sum(outcomes.values()):
-            found = " + ".join(f"{count} {name}" for name, count in outcomes.items())
+        total = sum(outcomes.values())
+        if self.rows_in != total:
+            found = " + ".join(f"{count} {name}" for name, count in outcomes.items() if count or name not in OPTIONAL)
             raise PipelineError(
-                f"batch {batch} does not add up: {self.rows_in} records in, but {found} are {sum(outcomes.values())}; "
-                "nothing of it was committed",
+                f"batch {batch} does not add up: {self.rows_in} records in, but {found} are {total}; nothing of it was "
+                "committed",
                 "start the job again to repeat the batch",
             )

@@ -25,7 +25,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from odradek.pipeline.errors import ANEW, PipelineError
 from odradek.pipeline.kafka.offsets import Offsets, offsets_of, offsets_text
 from odradek.pipeline.kafka.topics import KnownTopic, known_topics_of, known_topics_text
-from odradek.pipeline.state.accounting import OF_UPSERTS
+from odradek.pipeline.state.accounting import OPTIONAL
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.delta_tables import BrokenTable, has_batch, read_table, table_at
 from odradek.pipeline.state.location import Location
@@ -54,8 +54,13 @@ SCHEMA = pa.schema(
         ("job_version", pa.string()),
         ("superseded", pa.int64()),
         ("deletes", pa.int64()),
+        ("filtered", pa.int64()),
+        ("dropped", pa.int64()),
+        ("warnings", pa.map_(pa.string(), pa.int64())),
     ]
 )
+NEWER = (*OPTIONAL, "warnings")
+"""The columns that a ledger of an earlier version lacks, or has as nulls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,9 @@ class LedgerRow:
     job_version: str = "1"
     superseded: int = 0
     deletes: int = 0
+    filtered: int = 0
+    dropped: int = 0
+    warnings: Mapping[str, int] = field(default_factory=dict)
 
 
 COLUMNS = tuple(one.name for one in fields(LedgerRow))
@@ -160,10 +168,11 @@ class Ledger:
                 f"the ledger {self._place} is from an earlier version of the pipeline, which used Spark's checkpoints",
                 ANEW,
             )
-        there = [one.name for one in table.schema().fields]
+        there = {one.name for one in table.schema().fields}
         try:
-            found = read_table(table, [name for name in columns if name in there or name not in OF_UPSERTS], where)
-            return _with_zeros(found, columns)
+            return _completed(
+                read_table(table, [one for one in columns if one in there or one not in NEWER], where), columns
+            )
         except (DeltaError, OSError, ValueError) as error:
             raise BrokenTable(self._place, error) from error
 
@@ -183,16 +192,19 @@ class Ledger:
         return table_at(self._place)
 
 
-def _with_zeros(found: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Adds the counts of upserts that a ledger of an earlier version, or its rows, lack."""
-    zeros = pa.nulls(found.num_rows, pa.int64())
-    arrays = {name: found[name] if name in found.column_names else zeros for name in columns}
-    return pa.table({name: pc.fill_null(one, 0) if name in OF_UPSERTS else one for name, one in arrays.items()})
+def _completed(found: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Adds the NEWER columns that are missing, with 0 for the counts."""
+    arrays = {
+        name: found[name] if name in found.column_names else pa.nulls(found.num_rows, SCHEMA.field(name).type)
+        for name in columns
+    }
+    return pa.table({name: pc.fill_null(one, 0) if name in OPTIONAL else one for name, one in arrays.items()})
 
 
 def _values(row: LedgerRow) -> dict[str, Any]:
     return asdict(row) | {
         "reasons": list(row.reasons.items()),
+        "warnings": list(row.warnings.items()),
         "start_offsets": offsets_text(row.start_offsets),
         "end_offsets": offsets_text(row.end_offsets),
         "topics": known_topics_text(row.topics),
@@ -202,6 +214,7 @@ def _values(row: LedgerRow) -> dict[str, Any]:
 def _row(values: Mapping[str, Any]) -> LedgerRow:
     read = {
         "reasons": dict(values["reasons"] or ()),
+        "warnings": dict(values["warnings"] or ()),
         "start_offsets": offsets_of(values["start_offsets"]),
         "end_offsets": offsets_of(values["end_offsets"]),
         "topics": known_topics_of(json.loads(values["topics"])),

@@ -18,6 +18,7 @@ from typing import Any
 from odradek.pipeline.errors import ANEW, PipelineError
 from odradek.pipeline.kafka.offsets import Offsets, offsets_of, offsets_text
 from odradek.pipeline.kafka.topics import KnownTopic, known_topics_of, known_topics_text
+from odradek.pipeline.parse.hook import load
 from odradek.pipeline.parse.schemas import file_of, schema_text
 from odradek.pipeline.settings import Settings, flag, make_settings
 from odradek.pipeline.state.location import Location
@@ -34,14 +35,27 @@ JUDGING = (
         "event_time",
         "isolation_level",
     ),
+    *("columns", "where", "transform", "rules", "record_columns"),
     *("dedup_keys", "watermark_delay", "late_rows", "max_future"),
     *("window", "window_slide", "window_by", "window_sums"),
     *("sink", "partition_by", "results_topic", "job_version"),
     *("mode", "upsert_keys", "key_format"),
 )
 """The settings that decide the outcome of a record, its tables, and its form there."""
-ADDED = {"mode": "append", "upsert_keys": [], "key_format": "text", "schema_registry": ""}
+ADDED = {
+    "mode": "append",
+    "upsert_keys": [],
+    "key_format": "text",
+    "schema_registry": "",
+    "columns": {},
+    "where": "",
+    "transform": "",
+    "rules": {},
+    "record_columns": ["_topic", "_partition", "_offset", "_timestamp"],
+}
 """JUDGING settings that plans of earlier versions lack, with the values by which those batches were judged."""
+TRANSFORM_DIGEST = "transform_digest"
+"""Planned beside `transform`: the digest of the module's source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +91,24 @@ class Plan:
             return replace(now, **{**_typed(self.judging), "schema": now.schema})
         return replace(now, **_typed(self.judging))
 
+    def refuse_other_transform(self) -> None:
+        """Raises PipelineError unless the module of the planned `transform` is unchanged, for a batch to finish."""
+        name = self.judging.get("transform")
+        if name and self.judging[TRANSFORM_DIGEST] != load(name).digest:
+            raise PipelineError(
+                f"batch {self.number} is in some of the tables already, and was planned with another version of the "
+                f"module of transform {name}",
+                "restore the old file for one run",
+            )
+
 
 def judging_settings(settings: Settings) -> dict[str, Any]:
     """Returns the JUDGING settings, with the schema's text in place of its file. Raises PipelineError."""
     found = {name: getattr(settings, name) for name in JUDGING}
     refuse_secrets({"name": settings.name, "topics": settings.topics, **found})
-    found = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    found = {name: _plain(value) for name, value in found.items()}
+    if settings.transform:
+        found[TRANSFORM_DIGEST] = load(settings.transform).digest
     if settings.schema_registry:
         return found
     if settings.format == "protobuf":
@@ -100,6 +126,11 @@ def refuse_secrets(stored: Mapping[str, Any]) -> None:
                 f"{flag(name)} has a variable ${{env:...}}, but is stored in plans and tables, and so is no secret",
                 "write the value itself",
             )
+
+
+def _plain(value: object) -> object:
+    """Returns a value as JSON keeps it."""
+    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 
 def _typed(judging: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +203,7 @@ def _text(plan: Plan) -> bytes:
         "topics": json.loads(known_topics_text(plan.topics)),
         "judging": dict(plan.judging),
     }
-    return json.dumps(content, indent=1, sort_keys=True).encode()
+    return json.dumps(content, indent=1).encode()  # Not sorted: a derived column uses those above it.
 
 
 def _plan(content: Mapping[str, Any]) -> Plan:

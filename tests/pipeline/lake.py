@@ -19,6 +19,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.kafka.connector import connector_options
+from odradek.pipeline.parse.derived import FILTERED
 from odradek.pipeline.parse.records import parsed
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.accounting import OUTCOMES
@@ -126,13 +127,14 @@ def check_tables(spark: SparkSession, settings: Settings) -> list[LedgerRow]:
         offsets = [tuple(row[name] for name in place) for row in read_by_arrow(places.rows, place)]
         assert len(set(offsets)) == len(offsets), "an offset is there twice"
         letters = ["reason", "key", "value", "topic", "partition", "offset", "timestamp"]
-        dead = judged.where("reason is not null").select(*letters)
+        dead = judged.where(f"reason <> '{FILTERED}'").select(*letters)
         assertDataFrameEqual(read_by_spark(spark, places.dead_letters, letters), dead)
         same_rows(read_by_arrow(places.dead_letters, letters), dead.toArrow().to_pylist())
         if settings.window:
             check_windows(settings, wanted.toArrow().to_pylist())
         rows = check_ledger(settings)
-        assert sum(row.rows_in for row in rows) == judged.count()
+        assert sum(row.rows_in - row.dropped for row in rows) == judged.count()
+        assert sum(row.filtered for row in rows) == judged.where(f"reason = '{FILTERED}'").count()
         assert sum(row.good for row in rows) == found.count()
         assert sum(row.dead for row in rows) == dead.count()
         assert sum(row.duplicates for row in rows) == total - found.count()

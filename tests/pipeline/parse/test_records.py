@@ -144,7 +144,7 @@ def test_keys_of_a_megabyte_are_parsed(spark: SparkSession) -> None:
 
 
 def test_every_reason_has_a_readable_detail() -> None:
-    assert len(REASONS) == 15
+    assert len(REASONS) == 16
     assert all(words and not words.endswith(".") for words in REASONS.values())
 
 

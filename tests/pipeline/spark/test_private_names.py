@@ -25,6 +25,7 @@ OF_THE_CONTEXT = {
     "_jsc": "adds a jar to the executors",
 }
 OF_AN_ERROR = {"_origin": "the Java error, whose causes say more"}
+OF_A_FRAME = {"_jdf": "whether an expression of the settings is of one row, and is deterministic"}
 OF_NAMED_TUPLES = {"_replace"}
 MODULES = {
     "pyspark",
@@ -67,7 +68,7 @@ def _private_names_used() -> set[str]:
 
 
 def test_no_other_private_name_is_used() -> None:
-    assert _private_names_used() == {*OF_THE_CLASS, *OF_THE_CONTEXT, *OF_AN_ERROR}
+    assert _private_names_used() == {*OF_THE_CLASS, *OF_THE_CONTEXT, *OF_AN_ERROR, *OF_A_FRAME}
 
 
 def test_no_module_is_imported_that_is_not_documented() -> None:
@@ -103,6 +104,12 @@ def test_an_error_of_java_has(spark: SparkSession, name: str) -> None:
     with pytest.raises(AnalysisException) as raised:
         spark.sql("SELECT nothing")
     assert getattr(raised.value, name, None) is not None, f"{pyspark.__version__}: {OF_AN_ERROR[name]}"
+
+
+@pytest.mark.parametrize("name", OF_A_FRAME)
+def test_a_frame_has(spark: SparkSession, name: str) -> None:
+    plan = getattr(spark.sql("SELECT rand()"), name).queryExecution().analyzed()
+    assert (plan.deterministic(), plan.toString().split()[0]) == (False, "Project"), OF_A_FRAME[name]
 
 
 def test_spark_submit_names_the_port_of_its_java_process_as_before() -> None:
