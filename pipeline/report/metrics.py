@@ -18,12 +18,12 @@ from odradek.pipeline.kafka.offsets import Offsets
 from odradek.pipeline.kafka.topics import Topics
 from odradek.pipeline.parse.records import REASONS
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.state.accounting import OUTCOMES
 from odradek.pipeline.state.ledger import LedgerRow
 
 PREFIX = "odradek_pipeline"
 BATCH_SECONDS = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 """The upper bounds of the histogram's buckets."""
-OUTCOMES = ("good", "dead", "duplicates", "late")
 DISABLED = -1
 """The metrics-port that serves nothing."""
 

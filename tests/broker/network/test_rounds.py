@@ -18,7 +18,7 @@ class Line:
 
     def __init__(self) -> None:
         self.clock = ManualClock(now_ms=1000)
-        self.rounds = Rounds(self.clock, lambda *_: None, lambda: None, cast(ConnectionLimits, None))
+        self.rounds = Rounds(self.clock, lambda *_: None, lambda: None, cast(ConnectionLimits, ()))
         self.rounds.call_soon = lambda callback, *arguments: self._due.append(lambda: callback(*arguments))
         self.had_turns: list[str] = []
         self._due: deque[Callable[[], object]] = deque()
