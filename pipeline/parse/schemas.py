@@ -39,7 +39,6 @@ from pyspark.sql.types import (
 )
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.parse.protobuf_messages import columns_of, message_type
 from odradek.pipeline.registry.schema import KnownSchemas
 from odradek.pipeline.settings import Settings, flag
 from odradek.pipeline.spark.errors import first_line
@@ -146,6 +145,8 @@ def _schema(settings: Settings) -> StructType:
         return _ddl(schema_text(settings))
     if settings.format == "avro":
         return avro_columns(schema_text(settings))
+    from odradek.pipeline.parse.protobuf_messages import columns_of, message_type  # executors import this module, and may lack it
+
     return columns_of(message_type(descriptors(settings), settings.message_name))
 
 
