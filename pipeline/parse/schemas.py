@@ -145,7 +145,8 @@ def _schema(settings: Settings) -> StructType:
         return _ddl(schema_text(settings))
     if settings.format == "avro":
         return avro_columns(schema_text(settings))
-    from odradek.pipeline.parse.protobuf_messages import columns_of, message_type  # executors import this module, and may lack it
+    # Executors import this module, and may lack the package.
+    from odradek.pipeline.parse.protobuf_messages import columns_of, message_type
 
     return columns_of(message_type(descriptors(settings), settings.message_name))
 
