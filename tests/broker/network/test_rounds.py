@@ -14,7 +14,7 @@ from odradek.timer import ManualClock
 
 
 class Line:
-    """Rounds whose event loop runs a turn when it is told to."""
+    """Rounds with an event loop that runs a turn when a test calls `turn`."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(now_ms=1000)
