@@ -1,7 +1,8 @@
 """Rows of the pipeline: Spark reads a topic of JSON orders of some 140 bytes over four partitions, from each broker.
 
 Spark (local[2]) runs on the same two cores as the broker; CPU seconds are those of both. "defaults" are the connector's
-own settings, the other rows have those of `pipeline.kafka.connector.TUNED`.
+own settings, the other rows have those of `pipeline.kafka.connector.TUNED`. The plain job is what the ingest is
+compared with: it judges nothing.
 """
 
 from __future__ import annotations
@@ -99,18 +100,21 @@ class Orders:
 
     def fill(self, contestant: Contestant) -> None:
         """Produces the orders, unless they exist."""
-        if contestant.port in self._filled:
-            return
+        if contestant.port not in self._filled:
+            wire.create_topic(contestant.port, self.topic, PARTITIONS)
+            self.produce(contestant, 0, self.records)
+            self._filled.add(contestant.port)
+
+    def produce(self, contestant: Contestant, first: int, count: int) -> None:
+        """Produces `count` more orders, a millisecond apart."""
         from kafka import KafkaProducer
 
-        wire.create_topic(contestant.port, self.topic, PARTITIONS)
         producer = KafkaProducer(bootstrap_servers=contestant.bootstrap, linger_ms=1000, batch_size=65536)
-        random = Random(1)
+        random = Random(first + 1)
         at = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-        for number in range(self.records):
+        for number in range(first, first + count):
             producer.send(self.topic, _order(random, number, at + number / 1000), partition=number % PARTITIONS)
         producer.close()
-        self._filled.add(contestant.port)
 
 
 def _order(random: Random, number: int, at: float) -> bytes:
@@ -137,13 +141,14 @@ class PipelineRow(Row):
 
     def warm_up(self, contestant: Contestant) -> None:
         self._orders.fill(contestant)
-        self._run(contestant)
+        self.run(contestant)
 
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
-        rows, broker = self._run(contestant)
+        rows, broker = self.run(contestant)
         return {self.metrics[0].name: rows, self.metrics[1].name: broker}
 
-    def _run(self, contestant: Contestant) -> tuple[Reading, Reading]:
+    def run(self, contestant: Contestant) -> tuple[Reading, Reading]:
+        """Returns the rows/s of one run, with the CPU time of Spark and the broker, and the broker's CPU time."""
         spark, broker = self._worker.cpu_seconds(), cpu_seconds(contestant.pid)
         outcome = self._job(contestant)
         spark, broker = self._worker.cpu_seconds() - spark, cpu_seconds(contestant.pid) - broker
@@ -174,11 +179,18 @@ class ReadTopic(PipelineRow):
 
     def warm_up(self, contestant: Contestant) -> None:
         super().warm_up(contestant)
-        self._run(contestant)
-        self._run(contestant)
+        self.run(contestant)
+        self.run(contestant)
 
     def _job(self, contestant: Contestant) -> dict[str, Any]:
         return self._worker.ask("read topic", self.settings(contestant))
+
+
+class PlainJob(PipelineRow):
+    """The job that people write without a pipeline: the connector, `from_json` and Spark's Parquet writer."""
+
+    def _job(self, contestant: Contestant) -> dict[str, Any]:
+        return self._worker.ask("plain job", self.settings(contestant))
 
 
 class Ingest(PipelineRow):
@@ -206,6 +218,47 @@ class Ingest(PipelineRow):
         return readings
 
 
+class OverPlain(Ingest):
+    """The ingest job, and the plain job in the same round: how often the plain job's CPU time the ingest takes."""
+
+    def __init__(
+        self, name: str, worker: SparkWorker, orders: Orders, settings: Mapping[str, Any], plain: PlainJob
+    ) -> None:
+        super().__init__(name, worker, orders, settings)
+        self._plain = plain
+        self.metrics += (Metric(f"{name}: CPU over plain job", "times", LESS, None),)
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        (plain, _), readings = self._plain.run(contestant), super().measure(contestant)
+        times = readings[f"{self.name}: rows"].cpu_seconds / plain.cpu_seconds
+        return {**readings, f"{self.name}: CPU over plain job": Reading(times)}
+
+
+class IngestOnState(PipelineRow):
+    """The ingest job into a table that has events within the delay of all new ones: de-duplication reads `state` keys.
+
+    `orders` are the new ones; the others were ingested beforehand, into a lake that each run copies."""
+
+    def __init__(self, name: str, worker: SparkWorker, orders: Orders, settings: Mapping[str, Any], state: int) -> None:
+        super().__init__(name, worker, orders, settings)
+        self._state = state
+
+    def warm_up(self, contestant: Contestant) -> None:
+        wire.create_topic(contestant.port, self._orders.topic, PARTITIONS)
+        self._orders.produce(contestant, 0, self._state)
+        filling = {**self.settings(contestant), "lake": str(self._filled(contestant))}
+        self._worker.ask("ingest", filling, records=self._state)
+        self._orders.produce(contestant, self._state, self._orders.records)
+        self.run(contestant)
+
+    def _job(self, contestant: Contestant) -> dict[str, Any]:
+        settings, copied = self.settings(contestant), str(self._filled(contestant))
+        return self._worker.ask("ingest", settings, records=self._orders.records, copied=copied)
+
+    def _filled(self, contestant: Contestant) -> Path:
+        return contestant.directory / f"{self._orders.topic}-lake"
+
+
 class ReadSegments(PipelineRow):
     """The segment source over the broker's own files, and the connector in the same round."""
 
@@ -218,7 +271,7 @@ class ReadSegments(PipelineRow):
 
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
         connector = self._worker.ask("read topic", self.settings(contestant))
-        rows, _ = self._run(contestant)
+        rows, _ = self.run(contestant)
         times = connector["seconds"] / rows.seconds
         return {self.metrics[0].name: rows, self.metrics[1].name: Reading(times)}
 
@@ -238,14 +291,21 @@ def pipeline_rows(scale: float, worker: SparkWorker) -> list[Row]:
     A plain read is so fast that only four million records hide the time to start Spark's tasks."""
     many = Orders(max(int(4_000_000 * scale), 40_000))
     orders = Orders(max(int(1_000_000 * scale), 10_000))
+    state = Orders(max(int(1_000_000 * scale), 10_000))
     untuned = {"kafka": DEFAULTS}
+    plain = PlainJob("plain job to Parquet", worker, orders, {})
+    keyed = {"sink": "delta", "dedup_keys": ["id"], "watermark_delay": "3 hours"}
     batches = {"max_offsets_per_trigger": BATCH}
     return [
         ReadTopic("read, defaults", worker, many, untuned),
         ReadTopic("read", worker, many, {}),
         ReadSegments("read segments", worker, many),
         Ingest("to Parquet, defaults", worker, orders, {"sink": "parquet", **untuned}),
-        Ingest("to Parquet", worker, orders, {"sink": "parquet"}),
+        plain,
+        OverPlain("to Parquet", worker, orders, {"sink": "parquet"}, plain),
         Ingest("to Delta, defaults", worker, orders, {"sink": "delta", **untuned, **batches}),
         Ingest("to Delta", worker, orders, {"sink": "delta", **batches}),
+        OverPlain("to Delta, one batch", worker, orders, {"sink": "delta"}, plain),
+        Ingest("to Delta, de-duplicated", worker, orders, keyed),
+        IngestOnState("to Delta, 5M keys of state", worker, state, keyed, int(5_000_000 * scale)),
     ]

@@ -49,8 +49,22 @@ def _read_all(records: DataFrame) -> dict[str, Any]:
     return {"rows": observation.get["rows"]}
 
 
+def plain_job(spark: SparkSession, settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:
+    """Parses every record as `from_json` does, and writes the rows to Parquet: what a job without a pipeline is."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+    options = {**connector_options(settings), "subscribe": ",".join(settings.topics)}
+    records = spark.read.format("kafka").options(**options).load()
+    rows = records.select(sf.from_json(sf.col("value").cast("string"), settings.schema).alias("row")).select("row.*")
+    observation = Observation()
+    counted = rows.observe(observation, sf.count(sf.lit(1)).alias("rows"))
+    counted.write.mode("overwrite").parquet(f"{settings.lake}-plain")
+    return {"rows": observation.get["rows"]}
+
+
 def ingest_all(spark: SparkSession, settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Ingests all records of the topics into a new lake."""
+    """Ingests all records of the topics into a new lake, or those that a copied lake lacks."""
     ingest.run(settings)
     return {"rows": int(asked["records"]), "files": len(list(Places.of(settings).rows.path.rglob("*.parquet")))}
 
@@ -66,6 +80,7 @@ def compact_all(spark: SparkSession, settings: Settings, _: Mapping[str, Any]) -
 JOBS: dict[str, Job] = {
     "read topic": read_topic,
     "read segments": read_segments,
+    "plain job": plain_job,
     "ingest": ingest_all,
     "compact": compact_all,
 }
@@ -82,7 +97,10 @@ def main() -> None:
         settings = make_settings(asked["settings"])
         if asked["job"] == "ingest":
             shutil.rmtree(settings.lake, ignore_errors=True)
-            Path(settings.lake).mkdir(parents=True)
+            if copied := asked.get("copied"):
+                shutil.copytree(copied, settings.lake)
+            else:
+                Path(settings.lake).mkdir(parents=True)
         begin = time.perf_counter()
         try:
             outcome = JOBS[asked["job"]](spark, settings, asked)

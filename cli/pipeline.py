@@ -65,6 +65,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         text = one.metadata["help"] + ("; several, separated by commas" if isinstance(one.default, tuple) else "")
         choices = one.metadata["choices"] or None
         metavar = None if choices else one.metadata["metavar"] or "TEXT"
+        text = text.replace("%", "%%")  # argparse expands it
         parser.add_argument(f"--{flag(one.name)}", type=kind, choices=choices, metavar=metavar, help=text)
 
 

@@ -154,7 +154,7 @@ class Settings:
     partition_by: tuple[str, ...] = setting((), "columns by which the table is partitioned", metavar="COLUMN")
     files_per_batch: int = setting(
         0,
-        "tasks that write a batch, each one file per partition; 0: one per 250,000 rows, at most one per core",
+        "tasks that write a batch, each one file per partition; 0: one per 100,000 rows, at most one per core",
         metavar="N",
     )
     results_topic: str = setting("", "topic to which good rows are written as JSON, exactly once", metavar="TOPIC")

@@ -106,7 +106,7 @@ class Rounds:
         return now_ms
 
     def is_late(self, now_ms: int) -> bool:
-        """Whether the connections have had their time of this turn: whoever has more to handle calls `wait`.
+        """Whether the connections have used up their time of this turn. A connection with more to handle calls `wait`.
 
         The event loop does not tell when a turn ends. Only a callback does, which costs a turn: not before LINE_MS.
         """

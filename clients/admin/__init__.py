@@ -3,6 +3,7 @@
     client.py         one method for each admin request
     connections.py    to any broker, to the controller, to a broker by its id
     client_properties.py    how connections are secured, by a client's property file
+    bearer_tokens.py  tokens for SASL OAUTHBEARER
     login_check.py    one login, for clients that do not say why it fails
     groups.py         groups and their offsets; described_groups.py: what is returned of a group
     features.py       features and their levels

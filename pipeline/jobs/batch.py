@@ -1,16 +1,19 @@
 """Runs one batch: reads, judges, counts, checks and writes its records, and appends it to the ledger.
 
-The plan defines what is read and how it is judged; it is always executed completely, however often. Every count comes
-from results of executors, once for each task that succeeded, as Spark may run stages again. Before anything is written,
-the counts must add up, and the topics must be those of the plan. Before a table is committed, its files' footers are
-read and must have as many rows. After an exception the ledger lacks the batch, which is then repeated.
+The plan defines what is read and how it is judged; it is always executed completely, however often. If each row goes
+into one table and nowhere else, one pass over the records writes the files of all tables and counts them. Otherwise
+(de-duplication, windows, a results-topic) the rows are kept, counted, and then written.
+
+Every count comes from results of executors, once for each task that succeeded, as Spark may run stages again. Before
+anything is committed, the counts must add up, and the topics must be those of the plan. Before a table is committed,
+its files' footers are read and must have as many rows. After an exception the ledger lacks the batch, which is then
+repeated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -28,10 +31,10 @@ from odradek.pipeline.parse.changes import IS_DELETE, last_changes, with_deletes
 from odradek.pipeline.parse.derived import FILTERED
 from odradek.pipeline.parse.framed_rows import UNKNOWN, new_ids
 from odradek.pipeline.parse.hook import dropped_rows, is_from_transform
-from odradek.pipeline.parse.records import checked, decoded, parsed
+from odradek.pipeline.parse.records import checked, decoded
 from odradek.pipeline.parse.repetitions import PLACE, repeated_places
 from odradek.pipeline.parse.rules import refuse_violations, warnings_of
-from odradek.pipeline.parse.transforms import DEAD, GOOD, LATE, OUTCOME, judged, of_outcome, without_places
+from odradek.pipeline.parse.transforms import DEAD, GOOD, LATE, OUTCOME, judged, of_outcome, without_places, without_raw
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.batch_tables import BatchTables, JudgedRows
 from odradek.pipeline.sinks.changed_keys import ChangedKeys
@@ -39,7 +42,7 @@ from odradek.pipeline.sinks.delta import nothing
 from odradek.pipeline.sinks.known_events import Spans, known_events, time_column
 from odradek.pipeline.sinks.table_files import Written
 from odradek.pipeline.spark.errors import as_pipeline_error
-from odradek.pipeline.state.accounting import Counts
+from odradek.pipeline.state.accounting import Counts, Tally
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.ledger import COMPACTED_EACH, Ledger, LedgerRow
 from odradek.pipeline.state.lock import alone, is_held
@@ -55,20 +58,6 @@ FEW = 2_000_000
 """The maximum number of rows whose keys are broadcast."""
 
 log = structlog.get_logger("pipeline.batch")
-
-
-@dataclass(slots=True)
-class Tally:
-    """The counts of a batch's records, before any is written. `first`: the first offset that was read of each
-    partition. `newest_us`: the latest event time of good and late rows, in microseconds since 1970; None without any.
-    `buckets`: the event times of the good rows, divided by `bucket_us`."""
-
-    rows_in: int = 0
-    by_outcome: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, int] = field(default_factory=dict)
-    first: dict[tuple[str, int], int] = field(default_factory=dict)
-    newest_us: int | None = None
-    buckets: set[int] = field(default_factory=set)
 
 
 class Batches:
@@ -153,14 +142,24 @@ class Batches:
         batch = BatchId(settings.name, plan.number)
         chunk = Chunk(plan.start, {name: {n: plan.end[name][n] for n in parts} for name, parts in plan.start.items()})
         _check(plan, settings, tables, topics)
-        whole, rows = self._rows(plan, settings, chunk.readable(topics), until)
-        tally = tally_of(rows, duration(settings.watermark_delay, "watermark-delay"))
+        readable = chunk.readable(topics)
+        whole, rows = self._rows(plan, settings, readable, until)
+        if tables.take_one_pass:
+            staged = until.enter_context(tables.staged(rows, readable.offsets(), batch))
+            tally, duplicates = staged.tally, 0
+        else:
+            rows = without_raw(rows, settings).persist()
+            until.callback(rows.unpersist)
+            staged, tally = None, tally_of(rows, duration(settings.watermark_delay, "watermark-delay"))
         if tally.reasons.get(UNKNOWN) and tables.last_batch(batch) != plan.number:
             self.look_up(new_ids(rows))  # A repeated batch keeps to its plan.
         dropped = self._dropped(whole, rows, tally, settings) if settings.transform else 0
         refuse_violations(settings, tally.reasons, sum(tally.by_outcome.get(one, 0) for one in (GOOD, LATE)), batch)
-        good, duplicates = self._without_repetitions(of_outcome(rows, GOOD), tally, plan, settings, tables, until)
-        good, changes = _last_changes(rows, good, settings, until) if settings.mode == "upsert" else (good, None)
+        changes = None
+        if staged is None:
+            good, duplicates = self._without_repetitions(of_outcome(rows, GOOD), tally, plan, settings, tables, until)
+            if settings.mode == "upsert":
+                good, changes = _last_changes(rows, good, settings, until)
         topics = self._look()
         _check_ids(plan, batch, tables, topics)
         # With `fail` nothing is lost: offsets that were deleted after a successful read were read before.
@@ -181,11 +180,14 @@ class Batches:
         )
         counts.check(batch)
         self._reached("read")
+        if staged is not None:
+            return counts, tally.newest_us, tables.commit(staged, batch)
         by_outcome = JudgedRows(good, of_outcome(rows, DEAD), of_outcome(rows, LATE), changes)
         return counts, tally.newest_us, tables.write(by_outcome, counts, batch)
 
     def _rows(self, plan: Plan, settings: Settings, readable: Chunk, until: ExitStack) -> tuple[DataFrame, DataFrame]:
-        """Returns the decoded records, and the same parsed and judged. Each is decoded once until `until` is closed."""
+        """Returns the decoded records, and the same parsed and judged. Each use decodes them again, but with a
+        `transform`, whose records are kept until `until` is closed."""
         ids = {name: one.id for name, one in plan.topics.items()}
         records = (
             records_of(self._spark, settings, plan.job, readable.start, readable.end, ids)
@@ -196,9 +198,7 @@ class Batches:
         if settings.transform:
             until.callback(whole.persist().unpersist)
         rows = judged(checked(whole, detail, settings, plan.planned_at), plan.watermark)
-        rows = (with_deletes(rows, settings) if settings.mode == "upsert" else rows).persist()
-        until.callback(rows.unpersist)
-        return whole, rows
+        return whole, with_deletes(rows, settings) if settings.mode == "upsert" else rows
 
     def _dropped(self, whole: DataFrame, rows: DataFrame, tally: Tally, settings: Settings) -> int:
         """Returns the number of rows that `transform` dropped, and adds their records to the tally."""
@@ -287,14 +287,8 @@ def tally_of(rows: DataFrame, delay: timedelta) -> Tally:
     )
     tally = Tally()
     for row in counted.collect():
-        tally.rows_in += row["rows"]
-        tally.by_outcome[row[OUTCOME]] = tally.by_outcome.get(row[OUTCOME], 0) + row["rows"]
-        if row[OUTCOME] == DEAD:
-            tally.reasons[row["reason"]] = tally.reasons.get(row["reason"], 0) + row["rows"]
-        elif row["newest"] is not None and (tally.newest_us is None or row["newest"] > tally.newest_us):
-            tally.newest_us = row["newest"]
         place = (row["topic"], row["partition"])
-        tally.first[place] = min(tally.first.get(place, row["first"]), row["first"])
+        tally.add(row[OUTCOME], row["reason"], place, row["rows"], row["first"], row["newest"])
         tally.buckets |= set(row["buckets"])
     return tally
 

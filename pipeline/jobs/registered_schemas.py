@@ -111,7 +111,7 @@ class RegisteredSchemas:
         for number, known in self._known.schemas.items():
             now = there[number]
             if now is None:
-                log.warning("the registry has deleted a schema, which is still used", schema=number)
+                log.warning("registered schema deleted but used", schema=number)
             elif not now.is_same(known):
                 raise PipelineError(
                     f"the schema registry {self._registry.url} has another schema under id {number} than when this "

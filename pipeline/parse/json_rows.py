@@ -2,7 +2,8 @@
 
 Invalid values that Spark's `from_json` accepts, and how they are rejected:
  (a) Text after the object (`{"id":1} xyz`) is ignored. So the text is read as a field of a frame, and the frame's last
-     field must be present.
+     field must be present. A text that closes the object and goes on (`{"id":1},"n":2`) gives the frame more fields,
+     which are counted.
  (b) Bytes that are not UTF-8 are replaced silently. So they are checked for.
  (c) 1e400 becomes Infinity. So numbers must be finite. NaN and 'single quotes' are not JSON.
  (d) TIMESTAMP: "12:00" becomes a time of today, and a number is read as seconds and overflows silently. So a timestamp
@@ -40,7 +41,7 @@ OPTIONS = {
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
-FRAME = ('{"row":', ',"_end":true}')
+FRAME, FRAME_FIELDS = ('{"row":', ',"_end":true}'), 2
 SHOWN, SHOWN_NAMES = 60, 5
 """The numbers of characters of a value, and of fields, that a detail shows."""
 
@@ -70,7 +71,18 @@ def _framed(row: DataType) -> Column:
     frame = StructType(
         [StructField("row", row), StructField("_end", BooleanType()), StructField("_corrupt", StringType())]
     )
-    return sf.from_json(sf.concat(sf.lit(FRAME[0]), _text(), sf.lit(FRAME[1])), frame, OPTIONS)
+    return sf.from_json(_frame(), frame, OPTIONS)
+
+
+def _frame() -> Column:
+    return sf.concat(sf.lit(FRAME[0]), _text(), sf.lit(FRAME[1]))
+
+
+def _is_one() -> Column:
+    """Whether the value is one JSON value, if its frame decodes. Only a value with a `}` before its end can hide another."""
+    is_plain = sf.startswith(_text(), sf.lit("{")) & (sf.instr(_text(), "}") == sf.length(_text()))
+    names = sf.json_object_keys(_frame())
+    return is_plain | sf.coalesce(sf.size(names) == FRAME_FIELDS, sf.lit(False))
 
 
 def _as_read(kind: DataType) -> DataType:
@@ -126,9 +138,9 @@ def _flaw(read: Column, kind: DataType) -> Column | None:
 def _reason(schema: StructType, rejects_unknown: bool) -> Column:
     """Returns the reason of a rejection; null for a good row. A value that does not fit is parsed again as a string."""
     first, again = sf.col("_first"), _framed(StringType())
-    fits = first["row"].isNotNull() & first["_end"].isNotNull() & first["_corrupt"].isNull()
+    fits = first["row"].isNotNull() & first["_end"].isNotNull() & first["_corrupt"].isNull() & _is_one()
     is_flawed = any_of(_flaws(first["row"], sf.col("data"), schema))
-    is_broken = again["_end"].isNull() | again["_corrupt"].isNotNull()
+    is_broken = again["_end"].isNull() | again["_corrupt"].isNotNull() | ~_is_one()
     reason = (
         sf.when(sf.col("value").isNull(), "tombstone")
         .when(~sf.is_valid_utf8(_text()), "not_utf8")

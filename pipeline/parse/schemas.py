@@ -40,7 +40,6 @@ from pyspark.sql.types import (
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.parse.derived import with_derived
-from odradek.pipeline.parse.protobuf_messages import columns_of, message_type
 from odradek.pipeline.parse.rules import check_rules
 from odradek.pipeline.registry.schema import KnownSchemas
 from odradek.pipeline.settings import Settings, flag
@@ -158,6 +157,9 @@ def _schema(settings: Settings) -> StructType:
         return _ddl(schema_text(settings))
     if settings.format == "avro":
         return avro_columns(schema_text(settings))
+    # Executors import this module, and may lack the package.
+    from odradek.pipeline.parse.protobuf_messages import columns_of, message_type
+
     return columns_of(message_type(descriptors(settings), settings.message_name))
 
 

@@ -49,14 +49,34 @@ def good_rows(parsed: DataFrame, settings: Settings) -> DataFrame:
     """Returns the rows of the table: the schema's columns, then those of record-columns, and the record's raw text if
     that is kept. `parsed`: rows without a reason.
     """
+    return parsed.select(*good_columns(settings))
+
+
+def good_columns(settings: Settings) -> list[Column]:
+    """Returns the columns of `good_rows`."""
     places = [sf.col(name.removeprefix("_")).alias(name) for name in settings.record_columns]
     raw = [sf.col("_raw")] if settings.unknown_fields == "keep" else []
-    return parsed.select("data.*", *places, *raw)
+    return [sf.col("data.*"), *places, *raw]
 
 
 def dead_letters(parsed: DataFrame, settings: Settings) -> DataFrame:
     """Returns the rejected records, complete, with the reason. `parsed`: rows with a reason."""
-    return parsed.select(*DEAD_LETTER_COLUMNS, sf.lit(settings.job_version).alias("job_version"))
+    return parsed.select(*dead_letter_columns(settings))
+
+
+def dead_letter_columns(settings: Settings) -> list[Column]:
+    """Returns the columns of `dead_letters`."""
+    return [*map(sf.col, DEAD_LETTER_COLUMNS), sf.lit(settings.job_version).alias("job_version")]
+
+
+def without_raw(judged: DataFrame, settings: Settings) -> DataFrame:
+    """Returns the rows, where only dead ones have the record's key, value and headers, but for what record-columns and a
+    results-topic need of the others. Such rows are half as large."""
+    dead, kept = sf.col(OUTCOME) == DEAD, [name.removeprefix("_") for name in settings.record_columns]
+    kept += ["key"] if settings.results_topic else []
+    return judged.withColumns(
+        {name: sf.when(dead, sf.col(name)) for name in ("key", "value", "headers") if name not in kept}
+    )
 
 
 def windowed(parsed: DataFrame, settings: Settings) -> DataFrame:

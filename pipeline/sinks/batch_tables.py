@@ -6,9 +6,10 @@ skips it. The ledger gets it only after all tables have it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast, runtime_checkable
 
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -17,15 +18,17 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from odradek.pipeline.errors import ANEW, PipelineError
 from odradek.pipeline.parse import transforms
+from odradek.pipeline.parse.transforms import DEAD, GOOD, LATE
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.changed_keys import ChangedKeys
 from odradek.pipeline.sinks.delta import DeltaSink, nothing
 from odradek.pipeline.sinks.delta_upserts import DeltaUpserts
 from odradek.pipeline.sinks.delta_windows import DeltaWindows
 from odradek.pipeline.sinks.known_events import DataFiles, Spans
+from odradek.pipeline.sinks.one_pass import Staged, Target, write_all
 from odradek.pipeline.sinks.parquet import ParquetSink
 from odradek.pipeline.sinks.results_topic import ResultsTopic
-from odradek.pipeline.sinks.table_files import Layout, Written
+from odradek.pipeline.sinks.table_files import Layout, TableFile, Written
 from odradek.pipeline.state.accounting import Counts
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.ledger import Ledger
@@ -44,6 +47,15 @@ class Table(Protocol):
     def files(self, column: str, spans: Spans) -> DataFiles: ...
     def prepare(self, schema: StructType) -> None: ...
     def write(self, rows: DataFrame, expected: int, batch: BatchId) -> Written: ...
+
+
+@runtime_checkable
+class StagedTable(Table, Protocol):
+    """A table whose files may be written before they are committed, so that one pass can write those of all tables."""
+
+    def aside(self, batch: BatchId) -> str | None: ...
+    def commit(self, files: Sequence[TableFile], batch: BatchId) -> Written: ...
+    def discard(self, files: Sequence[TableFile]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +77,7 @@ class BatchTables:
         if settings.window and settings.sink != "delta":
             raise PipelineError("windows need the delta sink", "set sink to delta, or leave window empty")
         kind = DeltaSink if settings.sink == "delta" else ParquetSink
-        layout = Layout(settings.partition_by, settings.files_per_batch)
+        self._layout = layout = Layout(settings.partition_by, settings.files_per_batch)
         self._settings = settings
         self._ledger = Ledger(places.ledger)
         self._upserts = (
@@ -136,6 +148,49 @@ class BatchTables:
             as_json = sf.to_json(sf.struct(*columns), {"ignoreNullFields": "false"})
             self._results.write(rows.good.select("key", as_json.alias("value")), batch)
         return written
+
+    @property
+    def take_one_pass(self) -> bool:
+        """Whether each row is used once, by a table whose files can be written before they are committed. Otherwise the
+        rows are counted first, and then written by `write`."""
+        settings = self._settings
+        used_again = settings.dedup_keys or settings.mode == "upsert" or settings.window or settings.results_topic
+        used_again = used_again or settings.transform or settings.rules
+        return not used_again and all(isinstance(table, StagedTable) for table in self._of_outcomes().values())
+
+    @contextmanager
+    def staged(self, judged: DataFrame, most: int, batch: BatchId) -> Iterator[Staged]:
+        """Writes the judged rows, at most `most`, for all tables that lack the batch, and counts all. What is not
+        committed in the end is removed. Raises Spark's errors and PipelineError."""
+        tables, targets = self._of_outcomes(), {}
+        number = sf.lit(batch.number).cast("long").alias(BATCH_ID.name)
+        good = transforms.good_columns(self._settings)
+        columns = {GOOD: good, LATE: [*good, number]}
+        columns[DEAD] = [*transforms.dead_letter_columns(self._settings), number]
+        for outcome, table in tables.items():
+            directory = table.aside(batch)
+            if directory is not None:
+                targets[outcome] = Target(table.place, directory, columns[outcome])
+        staged = write_all(judged, targets, self._layout, most)
+        try:
+            yield staged
+        finally:
+            for outcome, files in staged.files.items():
+                if files:
+                    tables[outcome].discard(files)
+
+    def commit(self, staged: Staged, batch: BatchId) -> Written:
+        """Commits the files to their tables. Raises errors of the tables, and PipelineError."""
+        written = Written()
+        for outcome, table in self._of_outcomes().items():
+            if files := staged.files.pop(outcome, []):
+                written += table.commit(files, batch)
+        return written
+
+    def _of_outcomes(self) -> dict[str, StagedTable]:
+        """Returns the tables by the outcome of their rows, in the order of their commits."""
+        late = {} if self.late is None else {LATE: self.late}
+        return cast("dict[str, StagedTable]", {DEAD: self.dead_letters, **late, GOOD: self.rows})
 
     def _all(self) -> list[Table | DeltaWindows]:
         return [table for table in (self.dead_letters, self.rows, self.late, self.windows) if table is not None]

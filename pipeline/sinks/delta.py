@@ -106,10 +106,19 @@ class DeltaSink:
         """Adds the rows, `expected` in number, unless the table has this batch.
 
         Raises errors of Spark and deltalake, and PipelineError; the table is then unchanged."""
-        app = batch.app(self.name)
-        if has_batch(open_table(self.place), app, batch.number):
+        directory = self.aside(batch)
+        if directory is None:
             return Written()
-        files = write_files(rows, self.place, "", self._layout, expected)
+        return self.commit(write_files(rows, self.place, directory, self._layout, expected), batch)
+
+    def aside(self, batch: BatchId) -> str | None:
+        """Returns where the batch's files belong before they are committed. None if the table has the batch."""
+        return None if has_batch(open_table(self.place), batch.app(self.name), batch.number) else ""
+
+    def commit(self, files: Sequence[TableFile], batch: BatchId) -> Written:
+        """Adds the files in `aside`, unless the table has this batch. Raises errors of deltalake; the table is then
+        unchanged, and the files are removed."""
+        app = batch.app(self.name)
         self._reached(f"{self.name}: files written")
         table = open_table(self.place)  # The commit fails if a later version has this batch.
         if has_batch(table, app, batch.number):
@@ -131,7 +140,11 @@ class DeltaSink:
             if not _has_files(table, files):
                 raise
         self._reached(f"{self.name}: committed")
-        return Written(len(files), sum(file.bytes for file in files), expected)
+        return Written(len(files), sum(file.bytes for file in files), sum(file.rows for file in files))
+
+    def discard(self, files: Sequence[TableFile]) -> None:
+        """Removes files that were not committed."""
+        self.place.remove(*(file.path for file in files))
 
     def files(self, column: str, spans: Spans) -> DataFiles:
         """Returns the data files of the newest version that may have rows whose time in `column` is in a span."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.sinks.delta import nothing
 from odradek.pipeline.sinks.known_events import DataFiles, Spans
-from odradek.pipeline.sinks.table_files import Layout, Written, partition_values, write_files
+from odradek.pipeline.sinks.table_files import Layout, TableFile, Written, partition_values, write_files
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.location import Location
 
@@ -65,18 +65,34 @@ class ParquetSink:
 
     def write(self, rows: DataFrame, expected: int, batch: BatchId) -> Written:
         """Adds the rows, `expected` in number, unless the directory has this batch."""
-        place = self.place.path / f"batch={batch}"
-        if place.exists():
+        directory = self.aside(batch)
+        if directory is None:
             return Written()
-        aside = f"{STAGING}/{batch}"
         try:
-            files = write_files(rows, self.place, aside, self._layout, expected)
-            self._reached(f"{self.name}: files written")
-            os.rename(self.place.path / aside, place)
+            return self.commit(write_files(rows, self.place, directory, self._layout, expected), batch)
         finally:
-            shutil.rmtree(self.place.path / STAGING, ignore_errors=True)
+            self.discard()
+
+    def aside(self, batch: BatchId) -> str | None:
+        """Returns where the batch's files belong before they are committed. None if the directory has the batch."""
+        return None if (self.place.path / f"batch={batch}").exists() else f"{STAGING}/{batch}"
+
+    def commit(self, files: Sequence[TableFile], batch: BatchId) -> Written:
+        """Adds the files in `aside`, without those of attempts of tasks that failed. Raises OSError."""
+        aside = self.place.path / STAGING / str(batch)
+        try:
+            self._reached(f"{self.name}: files written")
+            for stray in set(aside.rglob("*.parquet")) - {self.place.path / file.path for file in files}:
+                stray.unlink()
+            os.rename(aside, self.place.path / f"batch={batch}")
+        finally:
+            self.discard()
         self._reached(f"{self.name}: committed")
-        return Written(len(files), sum(file.bytes for file in files), expected)
+        return Written(len(files), sum(file.bytes for file in files), sum(file.rows for file in files))
+
+    def discard(self, _files: Sequence[TableFile] = ()) -> None:
+        """Removes files that were not committed."""
+        shutil.rmtree(self.place.path / STAGING, ignore_errors=True)
 
     def _refuse_delta(self) -> None:
         if (self.place.path / "_delta_log").is_dir():

@@ -17,6 +17,7 @@ import socket
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-ROWS_PER_TASK = 250_000
+ROWS_PER_TASK = 100_000
 ROWS_PER_GROUP = 1 << 20
 MOST_PARTITIONS = 100_000
 """The maximum number of a table's partitions that one task may write to."""
@@ -75,13 +76,12 @@ def write_files(rows: DataFrame, place: Location, directory: str, layout: Layout
 
     Raises Spark's errors, and PipelineError if the files found by the driver do not have the rows; the written files
     that are known are then removed."""
-    tasks = layout.tasks or min(-(-expected // ROWS_PER_TASK), rows.sparkSession.sparkContext.defaultParallelism)
-    arranged = _arranged(rows, layout, max(tasks, 1))
+    arranged = _arranged(rows, layout, tasks_for(rows, layout, expected))
     writer = _writer(place / directory if directory else place, layout)
     written = arranged.mapInArrow(writer, WRITTEN_SCHEMA).collect()
     prefix = f"{directory}/" if directory else ""
     try:
-        found = [_found(place, prefix + one["path"], one["rows"], one["bytes"], one["host"]) for one in written]
+        found = [read_back(place, prefix + one["path"], one["rows"], one["bytes"], one["host"]) for one in written]
         there = sum(one.rows for one in found)
         if there != expected:
             raise PipelineError(
@@ -95,6 +95,12 @@ def write_files(rows: DataFrame, place: Location, directory: str, layout: Layout
     return found
 
 
+def tasks_for(rows: DataFrame, layout: Layout, expected: int) -> int:
+    """Returns the number of tasks that write the rows, `expected` in number."""
+    cores = rows.sparkSession.sparkContext.defaultParallelism
+    return layout.tasks or max(min(-(-expected // ROWS_PER_TASK), cores), 1)
+
+
 def _arranged(rows: DataFrame, layout: Layout, tasks: int) -> DataFrame:
     """Returns the rows in `tasks` partitions of Spark, without splitting a partition of the table among tasks, each of
     which would write a file to it.
@@ -104,8 +110,8 @@ def _arranged(rows: DataFrame, layout: Layout, tasks: int) -> DataFrame:
     return rows.coalesce(tasks)
 
 
-def _found(place: Location, path: str, rows: int, size: int, host: str) -> TableFile:
-    """Returns the file as the driver sees it. Raises PipelineError."""
+def read_back(place: Location, path: str, rows: int, size: int, host: str) -> TableFile:
+    """Returns a file that a task has written, as the driver sees it. Raises PipelineError."""
     from pyarrow import parquet
 
     try:
@@ -127,56 +133,68 @@ def _writer(place: Location, layout: Layout) -> Callable[[Iterable[pa.RecordBatc
     """Returns the function of a task: it writes its rows to files, and yields their names."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _write(iter(batches), place, layout)
+        import pyarrow as pa
+
+        with scratch_directory() as scratch:
+            written = write_rows(iter(batches), scratch, place, layout)
+            if written:
+                yield pa.RecordBatch.from_pylist(written)
 
     return write
 
 
-def _write(batches: Iterator[pa.RecordBatch], place: Location, layout: Layout) -> Iterator[Any]:
+def write_rows(
+    batches: Iterator[pa.RecordBatch], scratch: Path, place: Location, layout: Layout
+) -> list[dict[str, Any]]:
+    """Writes the rows of a task to files below `place`, by way of `scratch`. Returns rows of WRITTEN_SCHEMA."""
     import pyarrow as pa
     from pyarrow import dataset
 
     first = next(batches, None)
     if first is None:
-        return
-    scratch = Path(tempfile.mkdtemp(prefix="odradek-"))
-    written: dict[str, tuple[int, int]] = {}
+        return []
+    written: list[dict[str, Any]] = []
 
     def visited(file: Any) -> None:
         path = Path(file.path)
-        written[str(PurePosixPath(path.relative_to(scratch)))] = (file.metadata.num_rows, path.stat().st_size)
+        relative = str(PurePosixPath(path.relative_to(scratch)))
+        written.append(written_file(relative, file.metadata.num_rows, path.stat().st_size))
 
     columns = pa.schema([first.schema.field(name) for name in layout.partition_by])
+    dataset.write_dataset(
+        pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches)),
+        scratch,
+        format="parquet",
+        partitioning=dataset.partitioning(columns, flavor="hive") if layout.partition_by else None,
+        basename_template=f"part-{uuid.uuid4().hex}-{{i}}.parquet",
+        file_visitor=visited,
+        max_partitions=MOST_PARTITIONS,
+        max_rows_per_file=layout.rows_per_file,
+        max_rows_per_group=min(layout.rows_per_file or ROWS_PER_GROUP, ROWS_PER_GROUP),
+        use_threads=False,
+    )
+    for one in written:
+        place.put_file(one["path"], scratch / one["path"])
+    return written
+
+
+def written_file(path: str, rows: int, size: int) -> dict[str, Any]:
+    """Returns a row of WRITTEN_SCHEMA: a file that this host has written."""
+    return {"path": path, "rows": rows, "bytes": size, "host": socket.gethostname()}
+
+
+@contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """Provides a task with a directory on its local disk. Raises OSError that names the host if the disk is full."""
+    scratch = Path(tempfile.mkdtemp(prefix="odradek-"))
     try:
-        dataset.write_dataset(
-            pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches)),
-            scratch,
-            format="parquet",
-            partitioning=dataset.partitioning(columns, flavor="hive") if layout.partition_by else None,
-            basename_template=f"part-{uuid.uuid4().hex}-{{i}}.parquet",
-            file_visitor=visited,
-            max_partitions=MOST_PARTITIONS,
-            max_rows_per_file=layout.rows_per_file,
-            max_rows_per_group=min(layout.rows_per_file or ROWS_PER_GROUP, ROWS_PER_GROUP),
-            use_threads=False,
-        )
-        for path in written:
-            place.put_file(path, scratch / path)
+        yield scratch
     except OSError as error:
         if NO_ROOM in str(error):
-            host = socket.gethostname()
-            raise OSError(errno.ENOSPC, f"{NO_ROOM}: {scratch.parent} of {host}") from error
+            raise OSError(errno.ENOSPC, f"{NO_ROOM}: {scratch.parent} of {socket.gethostname()}") from error
         raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    yield pa.RecordBatch.from_pydict(
-        {
-            "path": list(written),
-            "rows": [rows for rows, _ in written.values()],
-            "bytes": [size for _, size in written.values()],
-            "host": [socket.gethostname()] * len(written),
-        }
-    )
 
 
 def partition_values(file: str, partition_by: Sequence[str]) -> Mapping[str, str | None]:

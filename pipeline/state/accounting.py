@@ -49,3 +49,30 @@ class Counts:
                 "committed",
                 "start the job again to repeat the batch",
             )
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts of a batch's records, before any is committed. `first`: the first offset that was read of each
+    partition. `newest_us`: the latest event time of good and late rows, in microseconds since 1970; None without any.
+    `buckets`: the event times of the good rows, in the unit of the caller."""
+
+    rows_in: int = 0
+    by_outcome: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+    first: dict[tuple[str, int], int] = field(default_factory=dict)
+    newest_us: int | None = None
+    buckets: set[int] = field(default_factory=set)
+
+    def add(
+        self, outcome: str, reason: str | None, place: tuple[str, int], rows: int, first: int, newest_us: int | None
+    ) -> None:
+        """Counts rows of one outcome, reason and partition. `reason`: that of dead and filtered rows, which have no
+        event time."""
+        self.rows_in += rows
+        self.by_outcome[outcome] = self.by_outcome.get(outcome, 0) + rows
+        if reason is not None and outcome == "dead":
+            self.reasons[reason] = self.reasons.get(reason, 0) + rows
+        if newest_us is not None and (self.newest_us is None or newest_us > self.newest_us):
+            self.newest_us = newest_us
+        self.first[place] = min(self.first.get(place, first), first)

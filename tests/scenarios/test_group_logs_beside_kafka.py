@@ -162,7 +162,7 @@ class SameTopics(FakeTopics):
 
     def __init__(self, ids: Mapping[str, UUID]) -> None:
         super().__init__(**TOPICS)
-        self._ids = {name: ids[name] for name in TOPICS}
+        self.ids = {name: ids[name] for name in TOPICS}
 
     def racks(self, topic_id: UUID, partition: int) -> list[str]:
         return []

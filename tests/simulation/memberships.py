@@ -68,8 +68,8 @@ def _coordinator_of(machines: Mapping[int, Machine], group: str) -> tuple[Partit
 class Membership:
     """A member as its client knows it. `since`: of what it consumes, in which epoch it got it; `kept_us`: when it sent
     the last request whose answer let it keep that; `given_us`: the same of what it has given up, while the coordinator
-    may not know. `told_us`: since when it is to give up what it has beyond `assigned`, and in which `term` of the
-    coordinator it was told so."""
+    may not know. `told_us`: since when it must give up what it has beyond `assigned`, and in which `term` of the
+    coordinator it learned that."""
 
     process: str
     member_id: str

@@ -163,7 +163,7 @@ async def test_a_group_of_both_protocols_goes_on_after_a_restart_of_the_broker(t
         await consumers.beat(api, "n", -1)
     async with api_of_a_broker(WITHOUT_DELAY, data_dir=tmp_path) as api:
         await loaded(api)
-        assert await listed(api) == [("classic", "consumer", "Stable")]
+        assert await listed(api) == [("classic", "consumer", "PreparingRebalance")]
         (group,) = (await api(DescribeGroupsRequest(groups=["g"]), 5)).groups
         assert [each.member_id for each in group.members] == [classic.member_id]
 

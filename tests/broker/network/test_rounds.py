@@ -14,11 +14,11 @@ from odradek.timer import ManualClock
 
 
 class Line:
-    """Rounds whose event loop runs a turn when it is told to."""
+    """Rounds with an event loop that runs a turn when a test calls `turn`."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(now_ms=1000)
-        self.rounds = Rounds(self.clock, lambda *_: None, lambda: None, cast(ConnectionLimits, None))
+        self.rounds = Rounds(self.clock, lambda *_: None, lambda: None, cast(ConnectionLimits, ()))
         self.rounds.call_soon = lambda callback, *arguments: self._due.append(lambda: callback(*arguments))
         self.had_turns: list[str] = []
         self._due: deque[Callable[[], object]] = deque()

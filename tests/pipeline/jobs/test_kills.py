@@ -27,7 +27,7 @@ from odradek.pipeline.state.ledger import Ledger
 from odradek.pipeline.state.places import Places
 from odradek.testing import BrokerThread
 from tests.pipeline.conftest import QUICK_SESSION
-from tests.pipeline.lake import IngestThread, check_tables, order, send
+from tests.pipeline.lake import IngestThread, check_ledger, check_tables, order, send
 from tests.soak import SOAK, rounds
 from tests.spawned_broker import free_port, start_broker
 
@@ -139,6 +139,38 @@ def test_placed_kills_leave_the_tables_of_a_batch_computation(
             finish(job, tmp_path, -signal.SIGKILL)
     assert ingest.run(settings) == 0
     check_tables(spark, settings)
+
+
+ONE_PASS_POINTS = [("dead_letters: committed", 1)]  # Between the tables, whose files one pass has written.
+MORE_ONE_PASS_POINTS = [
+    ("read", 1),
+    ("dead_letters: files written", 1),
+    ("rows: files written", 2),
+    ("rows: committed", 1),
+    ("ledger: committed", 2),
+]
+
+
+@pytest.mark.soak("a kill at each of 6 places, for both sinks", minutes=4)
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("sink", ["delta", "parquet"] if SOAK else ["delta"])
+def test_placed_kills_of_batches_in_one_pass_leave_the_same_tables(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path, sink: str
+) -> None:
+    settings = replace(orders, sink=sink, max_offsets_per_trigger=150)
+    send(broker.bootstrap, topic, lively(rounds(250, in_soak=1000)))
+    points = [*ONE_PASS_POINTS, *(MORE_ONE_PASS_POINTS if SOAK else [])]
+    with one_after_the_other(settings, tmp_path, points) as jobs:
+        for job in jobs:
+            finish(job, tmp_path, -signal.SIGKILL)
+    assert ingest.run(settings) == 0
+    if sink == "delta":
+        check_tables(spark, settings)
+        return
+    ledger = check_ledger(settings)
+    found = spark.read.parquet(*map(str, Places.of(settings).rows.path.glob("batch=*")))
+    assert found.count() == sum(row.good for row in ledger) == found.select("_partition", "_offset").distinct().count()
+    assert sum(row.rows_in for row in ledger) == len(lively(rounds(250, in_soak=1000)))
 
 
 @pytest.mark.soak("22 kills at random moments", minutes=10)

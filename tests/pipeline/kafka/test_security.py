@@ -11,12 +11,14 @@ from kafka.structs import TopicPartition
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.jobs import ingest
+from odradek.pipeline.jobs import ingest, report
 from odradek.pipeline.kafka.admin import admin_client, committed_offsets
 from odradek.pipeline.kafka.lag import partition_lags
 from odradek.pipeline.kafka.security import connection_options
 from odradek.pipeline.kafka.topics import look
-from odradek.pipeline.settings import Settings
+from odradek.pipeline.settings import Settings, make_settings
+from odradek.pipeline.state.places import Places
+from odradek.pipeline.variables import hidden, resolved
 from odradek.testing import BrokerThread, Security
 from tests.pipeline.lake import check_tables, order, send
 
@@ -75,6 +77,39 @@ def test_a_password_may_come_from_a_file_of_its_own(
     produce(secured, topic, 10)
     assert ingest.run(settings) == 0
     assert sum(row.good for row in check_tables(spark, settings)) == 10
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_password_from_the_environment_is_stored_and_shown_nowhere(
+    secured: BrokerThread, pipeline: Settings, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    password = USERS["bob"]
+    options = {**pipeline.kafka, "sasl.jaas.config": secured.client_settings("java", "bob")["sasl.jaas.config"]}
+    given = {
+        **{name: getattr(pipeline, name) for name in ("lake", "bootstrap_server", "schema", "event_time", "master")},
+        "topics": [topic],
+        "kafka": {name: text.replace(password, "${env:PASSWORD}") for name, text in options.items()},
+    }
+    settings = make_settings(resolved(given, "", {"PASSWORD": password}))
+    produce(secured, topic, 10)
+    plans: list[str] = []
+
+    def reached(step: str) -> None:
+        if step == "read":
+            plans.append((Places.of(settings).state.path / "plan-0.json").read_text())
+
+    assert ingest.run(settings, reached) == 0
+    report.run(settings)
+    shown = "".join(capsys.readouterr())
+    files = [file for file in Path(settings.lake).rglob("*") if file.is_file()]
+    assert len(plans) == 1
+    assert len(files) > 6
+    assert not [file for file in files if password.encode() in file.read_bytes()]
+    assert password not in f"{plans} {shown} {settings}"
+    wrong = replace(settings, kafka={**settings.kafka, "ssl.truststore.location": f"/no/{password}"})
+    with pytest.raises(PipelineError) as caught:
+        look(wrong, list)
+    assert password not in hidden(str(caught.value), wrong.secrets)
 
 
 def test_a_wrong_password_ends_a_job_at_once_and_is_not_shown(

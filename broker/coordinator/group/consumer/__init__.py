@@ -10,6 +10,7 @@
     metadata_hash.py       the hash of a group after a change
     heartbeat.py           ConsumerGroupHeartbeat of members that join and stay
     leaving.py             members that leave, leave for a while, or are fenced
+    departures.py          lets members that go at once go together
     classic_members.py     JoinGroup, SyncGroup, Heartbeat, LeaveGroup of members that speak the classic protocol
     embedded_protocol.py   the bytes in them: subscriptions and assignments
     regex.py               when regular expressions are resolved, and what their results lead to

@@ -125,7 +125,7 @@ class GroupAtWork:
         self.is_damaged = False
         """Whether two members may own a partition, because the log is damaged."""
         self._table = Table()
-        self.ids = 0
+        self._made = 0
 
     @property
     def group(self) -> ConsumerGroup:
@@ -209,8 +209,8 @@ class GroupAtWork:
         return outcome.response
 
     def _new_id(self) -> str:
-        self.ids += 1
-        return f"made-{self.ids}"
+        self._made += 1
+        return f"made-{self._made}"
 
     # --- what came of it ----------------------------------------------------------------------------------------
 
