@@ -31,7 +31,7 @@ from odradek.pipeline.parse.changes import IS_DELETE, last_changes, with_deletes
 from odradek.pipeline.parse.derived import FILTERED
 from odradek.pipeline.parse.framed_rows import UNKNOWN, new_ids
 from odradek.pipeline.parse.hook import dropped_rows, is_from_transform
-from odradek.pipeline.parse.records import checked, decoded
+from odradek.pipeline.parse.records import checked, decoded, parsed
 from odradek.pipeline.parse.repetitions import PLACE, repeated_places
 from odradek.pipeline.parse.rules import refuse_violations, warnings_of
 from odradek.pipeline.parse.transforms import DEAD, GOOD, LATE, OUTCOME, judged, of_outcome, without_places, without_raw

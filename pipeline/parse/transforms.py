@@ -70,8 +70,8 @@ def dead_letter_columns(settings: Settings) -> list[Column]:
 
 
 def without_raw(judged: DataFrame, settings: Settings) -> DataFrame:
-    """Returns the rows, where only dead ones have the record's key, value and headers, but for what record-columns and a
-    results-topic need of the others. Such rows are half as large."""
+    """Returns the rows, where only dead ones have the record's key, value and headers, except what record-columns
+    and a results-topic need. Such rows are half as large."""
     dead, kept = sf.col(OUTCOME) == DEAD, [name.removeprefix("_") for name in settings.record_columns]
     kept += ["key"] if settings.results_topic else []
     return judged.withColumns(
