@@ -79,7 +79,7 @@ def _frame() -> Column:
 
 
 def _is_one() -> Column:
-    """Whether the value is one JSON value, if its frame decodes. Only a value with a `}` before its end can hide another."""
+    """Whether the value is one JSON value, if its frame decodes. One with a `}` before its end could hide another."""
     is_plain = sf.startswith(_text(), sf.lit("{")) & (sf.instr(_text(), "}") == sf.length(_text()))
     names = sf.json_object_keys(_frame())
     return is_plain | sf.coalesce(sf.size(names) == FRAME_FIELDS, sf.lit(False))
