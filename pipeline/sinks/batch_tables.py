@@ -154,8 +154,8 @@ class BatchTables:
         """Whether each row is used once, by a table whose files can be written before they are committed. Otherwise the
         rows are counted first, and then written by `write`."""
         settings = self._settings
-        used_again = settings.dedup_keys or settings.mode == "upsert" or settings.window or settings.results_topic
-        used_again = used_again or settings.transform or settings.rules
+        needs = (settings.dedup_keys, settings.window, settings.results_topic, settings.transform, settings.rules)
+        used_again = settings.mode == "upsert" or any(needs)
         return not used_again and all(isinstance(table, StagedTable) for table in self._of_outcomes().values())
 
     @contextmanager

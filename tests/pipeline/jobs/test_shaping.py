@@ -61,6 +61,28 @@ def test_every_record_is_counted_wherever_the_ingest_is_stopped(
 
 
 @pytest.mark.usefixtures("spark")
+def test_rows_left_out_are_no_dead_letters_when_rows_are_written_in_one_pass(
+    broker: BrokerThread, orders: Settings, topic: str
+) -> None:
+    settings = replace(
+        orders,
+        columns={"day": "date(at)"},
+        where="id % 4 <> 0",
+        record_columns=("_offset", "_key"),
+        partition_by=("day",),
+        max_offsets_per_trigger=100,
+    )
+    send(broker.bootstrap, topic, [*(order(number, number) for number in range(20)), b"{"])
+    assert ingest.run(settings) == 0
+    (row,) = check_ledger(settings)
+    assert (row.rows_in, row.good, row.filtered, row.reasons) == (21, 15, 5, {"not_json": 1})
+    found = read_by_arrow(Places.of(settings).rows, ["id", "_key", "day"])
+    assert {(one["id"], int(one["_key"]), str(one["day"])) for one in found} == {
+        (number, number, "2023-11-14") for number in range(20) if number % 4
+    }
+
+
+@pytest.mark.usefixtures("spark")
 def test_a_transform_that_raises_stops_the_ingest_and_is_repaired(
     broker: BrokerThread, orders: Settings, topic: str
 ) -> None:

@@ -106,6 +106,25 @@ def test_kills_leave_the_last_state_of_each_key(
     assert sum(deletes) > 0
 
 
+@pytest.mark.usefixtures("spark")
+def test_a_row_that_is_left_out_or_refused_changes_nothing(broker: BrokerThread, orders: Settings, topic: str) -> None:
+    """Nor does it count as a change: `where` of one key, a rule of another, and a third key that is deleted."""
+    settings = upserting(
+        orders, columns={"twice": "amount * 2"}, where="amount < 50", rules={"even": "warn: amount < 3", "n": "id < 9"}
+    )
+    sent = [
+        *((key, order(key, key, amount=float(amount))) for key, amount in ((2, 1), (2, 99), (4, 2), (4, 5), (9, 1))),
+        *((6, one) for one in (order(6, 6, amount=3.0), order(6, 6, amount=60.0), None)),
+    ]
+    send(broker, topic, sent)
+    assert ingest.run(settings) == 0
+    found = read_by_arrow(Places.of(settings).rows, ["id", "amount", "twice"])
+    assert sorted((row["id"], row["amount"], row["twice"]) for row in found) == [(2, 1.0, 2.0), (4, 5.0, 10.0)]
+    (row,) = check_ledger(settings)
+    assert (row.good, row.filtered, row.superseded, row.deletes) == (2, 2, 2, 1)
+    assert (row.reasons, row.warnings) == ({"no_key": 2, "rule:n": 1}, {"even": 2})
+
+
 def test_a_compaction_amid_a_batch_loses_no_change_and_a_key_of_another_type_is_refused(
     broker: BrokerThread, orders: Settings, topic: str, spark: SparkSession
 ) -> None:
