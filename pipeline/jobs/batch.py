@@ -148,7 +148,8 @@ class Batches:
             staged = until.enter_context(tables.staged(rows, readable.offsets(), batch))
             tally, duplicates = staged.tally, 0
         else:
-            rows = without_raw(rows, settings).persist()
+            # What a transform returns is compared with the records.
+            rows = (rows if settings.transform else without_raw(rows, settings)).persist()
             until.callback(rows.unpersist)
             staged, tally = None, tally_of(rows, duration(settings.watermark_delay, "watermark-delay"))
         if tally.reasons.get(UNKNOWN) and tables.last_batch(batch) != plan.number:
