@@ -249,7 +249,6 @@ class OffsetHandlers:
             name: str | None = topic.name
             metadata = None if name is None else find(name)
             existing: Any = () if metadata is None else metadata.partitions
-            missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             topic_id = NO_TOPIC_ID if metadata is None else metadata.topic_id
             answers = []
             commits: dict[int, CommittedOffset] = {}
@@ -258,7 +257,8 @@ class OffsetHandlers:
                 answer = partition_class(partition_index=index)
                 answers.append(answer)
                 if index not in existing:
-                    answer.error_code = missing
+                    known = name is not None
+                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
                     continue
                 builder.answers.append(answer)
                 text: str = partition.committed_metadata or ""
@@ -276,9 +276,9 @@ class OffsetHandlers:
                     topic_id,
                 )
             if commits and name is not None:
-                known = builder.commits.setdefault(name, commits)
-                if known is not commits:
-                    known.update(commits)
+                earlier = builder.commits.setdefault(name, commits)
+                if earlier is not commits:
+                    earlier.update(commits)
             if answers:
                 builder.topics.append(topic_class(name=name or "", topic_id=topic.topic_id, partitions=answers))
         return builder

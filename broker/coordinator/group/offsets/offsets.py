@@ -24,9 +24,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from odradek.broker.coordinator.group.offsets.records import (
     CommittedOffset,
     key_prefix,
-    offset_key,
+    offset_records,
     offset_tombstone,
-    offset_value,
     read_offset,
     read_offset_key,
 )
@@ -317,11 +316,9 @@ class GroupOffsets:
 
 
 def _records(group_id: str, group: OffsetsOfGroup, commits: Commits) -> Sequence[CoordinatorRecord]:
-    records = []
+    records: list[CoordinatorRecord] = []
     for topic, partitions in commits.items():
-        prefix = _prefix(group_id, group, topic)
-        for partition, committed in partitions.items():
-            records.append(CoordinatorRecord(offset_key(prefix, partition), offset_value(committed)))
+        records += offset_records(_prefix(group_id, group, topic), partitions)
     return records
 
 

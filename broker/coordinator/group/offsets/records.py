@@ -43,9 +43,10 @@ _TIME = struct.Struct(">q").pack
 MAX_SHORT_TEXT = 126
 """The maximum length of a compact string whose length takes one byte."""
 _VALUE_BEFORE_SHORT_TEXT = struct.Struct(">hqiB").pack
-_VALUE_WITHOUT_TEXT = struct.Struct(">hqiBqBBB16s").pack
-_TIME_AND_ID = struct.Struct(">qBBB16s").pack
-"""The time, and after it one tagged field: its number 0, its size 16, the topic id."""
+_VALUE_WITHOUT_TEXT = struct.Struct(">hqiBq").pack
+_ID_FIELD = struct.Struct(">BBB16s").pack
+"""One tagged field: its number 0, its size 16, the topic id."""
+_NO_ID_FIELD = b""
 
 
 class CommittedOffset:
@@ -95,24 +96,46 @@ def offset_key(prefix: bytes, partition: int) -> bytes:
     return b"".join((prefix, _PARTITION(partition)))
 
 
+def offset_records(prefix: bytes, commits: dict[int, CommittedOffset]) -> list[CoordinatorRecord]:
+    """Returns the records of a topic's commits. `prefix`: see `key_prefix`. Raises as `offset_value` does."""
+    records = []
+    topic_id, id_field = NO_TOPIC_ID, _NO_ID_FIELD
+    for partition, committed in commits.items():
+        if committed.topic_id is not topic_id:  # once for each topic
+            topic_id = committed.topic_id
+            id_field = _id_field(topic_id)
+        fields = offset_key(prefix, partition), _value(committed, id_field)
+        records.append(tuple.__new__(CoordinatorRecord, fields))  # its own constructor is a Python function
+    return records
+
+
 def offset_value(committed: CommittedOffset) -> bytes:
     """Returns the record's value. Raises UnwritableMessage if a value does not fit into its field."""
-    text, topic_id = committed.metadata, committed.topic_id.int
+    return _value(committed, _id_field(committed.topic_id))
+
+
+def _id_field(topic_id: UUID) -> bytes:
+    """Returns what follows the time in a value of version 4. Empty if the topic id is unknown: version 3 has none."""
+    number = topic_id.int
+    return _ID_FIELD(1, 0, 16, number.to_bytes(16)) if number else _NO_ID_FIELD
+
+
+def _value(committed: CommittedOffset, id_field: bytes) -> bytes:
+    text = committed.metadata
     if committed.expire_timestamp != NO_TIMESTAMP:
         version = VALUE_VERSION_WITH_EXPIRY
     else:
-        version = VALUE_VERSION if topic_id else VALUE_VERSION_WITHOUT_ID
+        version = VALUE_VERSION if id_field else VALUE_VERSION_WITHOUT_ID
         if text.isascii() and len(text) <= MAX_SHORT_TEXT:  # the common case
             size, epoch, time_ms = len(text), committed.leader_epoch, committed.commit_timestamp
             try:
-                if version == VALUE_VERSION:
-                    if not size:  # what nearly all clients send
-                        id_bytes = topic_id.to_bytes(16)
-                        return _VALUE_WITHOUT_TEXT(version, committed.offset, epoch, 1, time_ms, 1, 0, 16, id_bytes)
-                    before = _VALUE_BEFORE_SHORT_TEXT(version, committed.offset, epoch, size + 1)
-                    return b"".join((before, text.encode(), _TIME_AND_ID(time_ms, 1, 0, 16, topic_id.to_bytes(16))))
-                before = _VALUE_BEFORE_TEXT(version, committed.offset, epoch, size)
-                return b"".join((before, text.encode(), _TIME(time_ms)))
+                if not id_field:
+                    before = _VALUE_BEFORE_TEXT(version, committed.offset, epoch, size)
+                    return b"".join((before, text.encode(), _TIME(time_ms)))
+                if not size:  # what nearly all clients send
+                    return _VALUE_WITHOUT_TEXT(version, committed.offset, epoch, 1, time_ms) + id_field
+                before = _VALUE_BEFORE_SHORT_TEXT(version, committed.offset, epoch, size + 1)
+                return b"".join((before, text.encode(), _TIME(time_ms), id_field))
             except struct.error:
                 pass  # the general writer raises an error that names the field
     value = OffsetCommitValue(
