@@ -293,6 +293,7 @@ class LogManager:
             if topic_partition in directory.unopened or topic_partition in directory.unfinished:
                 folder = f"{path}/{topic_partition}"
                 try:
+                    self.moves.remove_futures(topic_partition)
                     self._registry.discard(folder, topic_partition, self.default_config.file_delete_delay_ms)
                 except OSError as error:
                     raise _not_deleted(topic_partition, error) from error
@@ -313,8 +314,8 @@ class LogManager:
     def _drop(self, log: Log, target: str) -> None:
         """Renames the log's folder and forgets the log. Raises KAFKA_STORAGE_ERROR."""
         topic_partition = log.topic_partition
-        self.moves.abandon(topic_partition)
         try:
+            self.moves.remove_futures(topic_partition)
             self.files.rename(log.folder.path, target)
         except OSError as error:
             raise _not_deleted(topic_partition, error) from error

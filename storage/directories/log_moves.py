@@ -46,6 +46,8 @@ class LogMoves:
         self._files = registry.files
         self._under_way = registry.moves
         self._preferred: dict[TopicPartition, str] = {}
+        self._left: dict[TopicPartition, list[str]] = {}
+        """The future folders of former moves that could not be removed yet."""
         self.interrupted: dict[TopicPartition, str] = {}
         self.completed: set[TopicPartition] = set()
 
@@ -89,7 +91,25 @@ class LogMoves:
             self._discard(move.folder, topic_partition)
 
     def _discard(self, folder: str, topic_partition: TopicPartition) -> None:
-        self._registry.give_up(folder, topic_partition, "future folder not removed", self._delay_ms())
+        if not self._registry.give_up(folder, topic_partition, "future folder not removed", self._delay_ms()):
+            self._left.setdefault(topic_partition, []).append(folder)
+
+    def remove_futures(self, topic_partition: TopicPartition) -> None:
+        """Cancels the partition's move and durably removes all its future folders. Call before the partition's own
+        folder gets another name: a future folder without it is a swap that the next start completes. Raises OSError.
+        """
+        move = self._under_way.get(topic_partition)
+        self.abandon(topic_partition)
+        left = self._left.get(topic_partition, [])
+        changed = {folder.rpartition("/")[0] for folder in left}
+        if move is not None:
+            changed.add(move.directory)
+        while left:
+            self._registry.discard(left[-1], topic_partition, self._delay_ms())
+            left.pop()
+        self._left.pop(topic_partition, None)
+        for directory in sorted(changed):
+            self._files.sync_directory(directory)
 
     def finish(self, move: LogMove) -> bool:
         """Replaces the log with the copy. Returns False if there is still too much to copy, or if the log is still

@@ -347,6 +347,56 @@ def test_deleting_a_partition_cancels_its_move() -> None:
     assert all(name.endswith("-delete") for name in (*folders(files, A), *folders(files, B)))
 
 
+def test_a_deleted_partition_does_not_come_back_by_a_future_folder_that_the_disk_kept() -> None:
+    files = ForgetfulFiles()
+    manager = started(files)
+    filled(manager)
+    move = manager.moves.begin(PARTITION, B)
+    rename = files.rename
+
+    def refusing(source: str, target: str) -> None:
+        if source == move.folder:
+            raise OSError(errno.EIO, "the target is broken")
+        rename(source, target)
+
+    files.rename = refusing  # type: ignore[method-assign]
+    manager.moves.abandon(PARTITION)
+    with pytest.raises(ProtocolError):
+        manager.delete(PARTITION)
+    assert PARTITION in manager.logs
+    assert folders(files, A) == ["orders-0"]
+    files.rename = rename  # type: ignore[method-assign]
+    manager.delete(PARTITION)
+    manager.shutdown()
+    again = started(files)
+    assert (again.logs, again.moves.completed) == ({}, set())
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_a_power_failure_while_a_moving_partition_is_deleted_does_not_bring_it_back(seed: int | None) -> None:
+    outcomes = set()
+    for ends_at in itertools.count():
+        disk = FailingPower()
+        manager = started(disk)
+        filled(manager).flush()
+        manager.moves.begin(PARTITION, B)
+        disk.changes, disk.ends_at = 0, ends_at
+        is_deleted = False
+        try:
+            manager.delete(PARTITION)
+            is_deleted = True
+        except PowerCut:
+            pass
+        disk.ends_at = None
+        again = started(disk.crash(None if seed is None else random.Random(seed * 1000 + ends_at)))
+        assert again.moves.completed == set(), ends_at
+        outcomes.add(PARTITION in again.logs)
+        if is_deleted:
+            assert PARTITION not in again.logs
+            break
+    assert outcomes == {True, False}
+
+
 def test_a_log_is_created_in_its_preferred_directory() -> None:
     manager = started(ForgetfulFiles())
     for number in range(4):
