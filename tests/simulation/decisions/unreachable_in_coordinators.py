@@ -21,7 +21,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
     ),
     "kit": ("broker/coordinator/group/classic/group.py ClassicGroup.sessions: *",),
     "size": (
-        "broker/coordinator/group/offsets/records.py offset_value: except struct.error",
+        "broker/coordinator/group/offsets/records.py _value: except struct.error",
         "broker/coordinator/transaction/timeouts.py _batches: *",
         "broker/coordinator/transaction/timeouts.py abort_steps: shard.open.get(*",
         "broker/coordinator/transaction/timeouts.py abort_steps: _is_late(transaction, now_ms) (2)",
@@ -79,6 +79,6 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "broker/coordinator/group/classic/group.py ClassicGroup.is_subscribed_to: *",
         "broker/coordinator/group/offsets/offsets.py GroupOffsets.committed: group is None",
         "broker/coordinator/group/offsets/offsets.py GroupOffsets.tombstones: group is None",
-        "broker/coordinator/group/offsets/records.py offset_value: text.isascii()",
+        "broker/coordinator/group/offsets/records.py _value: text.isascii()",
     ),
 }
