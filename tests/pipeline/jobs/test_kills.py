@@ -27,6 +27,7 @@ from odradek.pipeline.state.ledger import Ledger
 from odradek.pipeline.state.places import Places
 from odradek.testing import BrokerThread
 from tests.pipeline.conftest import QUICK_SESSION
+from tests.pipeline.jobs.test_shaping import SHAPED
 from tests.pipeline.lake import IngestThread, check_ledger, check_tables, order, send
 from tests.soak import SOAK, rounds
 from tests.spawned_broker import free_port, start_broker
@@ -175,10 +176,10 @@ def test_placed_kills_of_batches_in_one_pass_leave_the_same_tables(
 
 @pytest.mark.soak("22 kills at random moments", minutes=10)
 @pytest.mark.timeout(3000)
-def test_random_kills_leave_the_tables_of_a_batch_computation(
+def test_random_kills_leave_the_tables_of_a_batch_computation_with_columns_rules_and_a_hook(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
 ) -> None:
-    settings, source = settings_of(orders), random.Random(20)
+    settings, source = settings_of(orders, **SHAPED), random.Random(20)
     ledger = Ledger(Places.of(settings).ledger)
     for round_number in range(RANDOM_KILLS):
         send(broker.bootstrap, topic, lively(400, 400 * round_number))
