@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 JOBS = {
     "ingest": "write topics into tables, batch by batch",
     "backfill": "load existing records into the same tables, up to where ingest begins",
+    "redrive": "judge dead letters again, after a fix, and write those that are good now",
     "compact": "merge small files and remove old versions",
     "sql": "query the tables and print the result, without Spark",
     "report": "report lag, rates, dead letters and files, as a page and as JSON",
@@ -28,6 +29,7 @@ JOBS = {
 
 EXAMPLES = """  odradek pipeline ingest --settings orders.toml
   odradek pipeline ingest --topics orders --schema 'id LONG, at TIMESTAMP' --event-time at --lake ./lake
+  odradek pipeline redrive --settings orders.toml --reason wrong_type --dry-run
   odradek pipeline report --settings orders.toml
   odradek pipeline sql "SELECT * FROM rows LIMIT 10" --settings orders.toml
 """
@@ -42,9 +44,30 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         examples = f"  odradek pipeline {name}{query} --settings orders.toml\n"
         job = command(jobs, name, summary, run, examples=examples)
         if query:
-            tables = "rows, dead_letters, late, windows and ledger"
+            tables = "rows, dead_letters, late, windows, redriven and ledger"
             job.add_argument("query", metavar="QUERY", help=f"a query of the tables {tables}, in DataFusion's SQL")
+        if name == "redrive":
+            _add_selection(job)
         add_settings(job)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `redrive`, which are none of the settings."""
+    reason = "only letters of this reason; may be repeated"
+    parser.add_argument("--reason", action="append", default=[], metavar="REASON", help=reason)
+    for option, edge in (("--from", "at or after"), ("--to", "before")):
+        text = f"only records with a timestamp {edge} this time: 2026-11-29T08:30:00Z"
+        parser.add_argument(option, dest=f"redrive_{option[2:]}", default="", metavar="TIME", help=text)
+    parser.add_argument("--dry-run", action="store_true", help="print what would become of the letters; change nothing")
+
+
+def _arguments_of(arguments: argparse.Namespace) -> tuple[Any, ...]:
+    """Returns what the job takes besides the settings."""
+    if arguments.job == "sql":
+        return (arguments.query,)
+    if arguments.job == "redrive":
+        return (arguments.reason, arguments.redrive_from, arguments.redrive_to, arguments.dry_run)
+    return ()
 
 
 def _help(arguments: argparse.Namespace) -> int:
@@ -86,8 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.job != "doctor":  # doctor checks the packages itself
         require_extra("spark")
     try:
-        query = (arguments.query,) if arguments.job == "sql" else ()
-        return _run(importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}"), pipelines, *query)
+        job = importlib.import_module(f"odradek.pipeline.jobs.{arguments.job}")
+        return _run(job, pipelines, *_arguments_of(arguments))
     except Exception as error:
         secrets = frozenset().union(*(one.secrets for one in pipelines))
         if (text := hidden(str(error), secrets)) != str(error):
@@ -95,16 +118,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise
 
 
-def _run(job: Any, pipelines: Sequence[Settings], *query: str) -> int:
+def _run(job: Any, pipelines: Sequence[Settings], *more: Any) -> int:
     """Runs a job for one pipeline, or for several: together if it can, else one after the other."""
     if len(pipelines) == 1:
-        return int(job.run(pipelines[0], *query) or 0)
+        return int(job.run(pipelines[0], *more) or 0)
     if hasattr(job, "run_all"):
         return int(job.run_all(pipelines))
     from odradek.pipeline.jobs.turns import each
 
     def run_one(settings: Settings) -> int:
         print(f"== {settings.name}", flush=True)
-        return int(job.run(settings, *query) or 0)
+        return int(job.run(settings, *more) or 0)
 
     return each(pipelines, run_one)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -23,11 +24,12 @@ from pyspark.sql import functions as sf
 
 from odradek.pipeline.durations import duration
 from odradek.pipeline.errors import ANEW, PipelineError
+from odradek.pipeline.jobs.letters import Letters, read_letters
 from odradek.pipeline.jobs.registered_schemas import NewSchemas
 from odradek.pipeline.kafka.chunks import Chunk
 from odradek.pipeline.kafka.history import records_of
 from odradek.pipeline.kafka.topics import Topics, compare_ids, compare_offsets
-from odradek.pipeline.parse.changes import IS_DELETE, last_changes, with_deletes
+from odradek.pipeline.parse.changes import IS_DELETE, changes_by_key, last_changes, with_deletes
 from odradek.pipeline.parse.derived import FILTERED
 from odradek.pipeline.parse.framed_rows import UNKNOWN, new_ids
 from odradek.pipeline.parse.hook import dropped_rows, is_from_transform
@@ -39,7 +41,9 @@ from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.batch_tables import BatchTables, JudgedRows
 from odradek.pipeline.sinks.changed_keys import ChangedKeys
 from odradek.pipeline.sinks.delta import nothing
+from odradek.pipeline.sinks.delta_upserts import DeltaUpserts
 from odradek.pipeline.sinks.known_events import Spans, known_events, time_column
+from odradek.pipeline.sinks.one_pass import Staged
 from odradek.pipeline.sinks.table_files import Written
 from odradek.pipeline.spark.errors import as_pipeline_error
 from odradek.pipeline.state.accounting import Counts, Tally
@@ -60,10 +64,25 @@ FEW = 2_000_000
 log = structlog.get_logger("pipeline.batch")
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The counts of a batch, its latest event time, and its rows, in files or to be written."""
+
+    counts: Counts
+    newest_us: int | None
+    rows: Staged | JudgedRows
+
+    def commit(self, tables: BatchTables, batch: BatchId) -> Written:
+        if isinstance(self.rows, Staged):
+            return tables.commit(self.rows, batch)
+        return tables.write(self.rows, self.counts, batch)
+
+
 class Batches:
     """Runs the batches of one job. `settings`: the current ones. `look`: returns the current topics, or raises
     PipelineError. `reached`: called with each step that a batch completes. `now`: the wall clock.
-    `look_up`: called with the ids of schemas that the plan of a batch lacks; raises NewSchemas if there are any."""
+    `look_up`: called with the ids of schemas that the plan of a batch lacks; raises NewSchemas if there are any.
+    `confirm`: called with the counts before anything is committed; if it returns False, nothing is."""
 
     def __init__(
         self,
@@ -81,6 +100,7 @@ class Batches:
         self._reached = reached
         self._now = now
         self.look_up: Callable[[list[int]], None] = lambda ids: None
+        self.confirm: Callable[[Counts], bool] = lambda counts: True
         self._ledger = Ledger(places.ledger)
         self._plans = Plans(places.state)
 
@@ -90,15 +110,20 @@ class Batches:
         tables.prepare(parsed(self._no_records(), settings))
         return tables
 
-    def run(self, plan: Plan, tables: BatchTables, topics: Topics) -> LedgerRow:
+    def run(self, plan: Plan, tables: BatchTables, topics: Topics) -> LedgerRow | None:
         """Writes the batch to all tables and the ledger. `topics`: the current ones. Raises PipelineError. A repeated
-        batch continues where it stopped.
+        batch continues where it stopped. Returns None if `confirm` has returned False.
         """
         settings, started_at = plan.settings(self._settings), self._now()
         batch = BatchId(settings.name, plan.number)
         try:
             with ExitStack() as until:
-                counts, newest_us, written = self._write(plan, settings, tables, topics, until)
+                judged = self._judge(plan, settings, tables, topics, until)
+                counts = judged.counts
+                if not self.confirm(counts):
+                    return None
+                self._reached("read")
+                written = judged.commit(tables, batch)
         except (PipelineError, NewSchemas):
             raise
         except Exception as error:
@@ -120,14 +145,16 @@ class Batches:
             warnings=counts.warnings,
             lost=counts.lost,
             watermark=plan.watermark,
-            newest_event_time=_newest(plan.newest_event_time, newest_us),
+            newest_event_time=_newest(plan.newest_event_time, judged.newest_us),
             files_written=written.files,
             bytes_written=written.bytes,
             reasons=counts.reasons,
-            start_offsets=plan.start,
+            start_offsets=plan.start if plan.redrive is None else plan.end,
             end_offsets=plan.end,
             topics=plan.topics,
             job_version=settings.job_version,
+            redriven=counts.redriven,
+            redriven_reasons=counts.redriven_reasons,
         )
         self._ledger.append(batch, row)
         self._reached("ledger: committed")
@@ -136,15 +163,16 @@ class Batches:
             self._compact_ledger()
         return row
 
-    def _write(
-        self, plan: Plan, settings: Settings, tables: BatchTables, topics: Topics, until: ExitStack
-    ) -> tuple[Counts, int | None, Written]:
+    def _judge(self, plan: Plan, settings: Settings, tables: BatchTables, topics: Topics, until: ExitStack) -> _Judged:
+        """Reads, judges and counts the records. Nothing is committed."""
         batch = BatchId(settings.name, plan.number)
         chunk = Chunk(plan.start, {name: {n: plan.end[name][n] for n in parts} for name, parts in plan.start.items()})
         _check(plan, settings, tables, topics)
         readable = chunk.readable(topics)
-        whole, rows = self._rows(plan, settings, readable, until)
-        if tables.take_one_pass:
+        letters = None if plan.redrive is None else self._letters(plan, tables, until)
+        records = self._records(plan, settings, readable) if letters is None else letters.records
+        whole, rows = self._rows(records, plan, settings, until)
+        if letters is None and tables.take_one_pass:
             staged = until.enter_context(tables.staged(rows, readable.offsets(), batch))
             tally, duplicates = staged.tally, 0
         else:
@@ -155,13 +183,16 @@ class Batches:
         if tally.reasons.get(UNKNOWN) and tables.last_batch(batch) != plan.number:
             self.look_up(new_ids(rows))  # A repeated batch keeps to its plan.
         dropped = self._dropped(whole, rows, tally, settings) if settings.transform else 0
-        refuse_violations(settings, tally.reasons, sum(tally.by_outcome.get(one, 0) for one in (GOOD, LATE)), batch)
+        if letters is None:  # Of dead letters, those that violate a rule stay what they are.
+            applied = sum(tally.by_outcome.get(one, 0) for one in (GOOD, LATE))
+            refuse_violations(settings, tally.reasons, applied, batch)
         changes = None
         if staged is None:
-            good, duplicates = self._without_repetitions(of_outcome(rows, GOOD), tally, plan, settings, tables, until)
-            if settings.mode == "upsert":
-                good, changes = _last_changes(rows, good, settings, until)
-        topics = self._look()
+            good = of_outcome(rows, GOOD)
+            good, duplicates = self._without_repetitions(good, tally, plan, settings, tables, letters, until)
+            if tables.upserts is not None:
+                good, changes = self._last_changes(rows, good, tables.upserts, letters, until)
+        topics = self._look() if plan.start else {}
         _check_ids(plan, batch, tables, topics)
         # With `fail` nothing is lost: offsets that were deleted after a successful read were read before.
         lost = plan.lost + (0 if settings.on_data_loss == "fail" else chunk.lost(topics, tally.first))
@@ -179,22 +210,31 @@ class Batches:
             reasons=tally.reasons,
             warnings=warnings_of(rows),
         )
+        marks = None if letters is None else letters.marks(rows)
+        counts = counts if marks is None else _of_redrive(counts, marks)
         counts.check(batch)
-        self._reached("read")
         if staged is not None:
-            return counts, tally.newest_us, tables.commit(staged, batch)
-        by_outcome = JudgedRows(good, of_outcome(rows, DEAD), of_outcome(rows, LATE), changes)
-        return counts, tally.newest_us, tables.write(by_outcome, counts, batch)
+            return _Judged(counts, tally.newest_us, staged)
+        by_outcome = JudgedRows(good, of_outcome(rows, DEAD), of_outcome(rows, LATE), changes, marks)
+        return _Judged(counts, tally.newest_us, by_outcome)
 
-    def _rows(self, plan: Plan, settings: Settings, readable: Chunk, until: ExitStack) -> tuple[DataFrame, DataFrame]:
+    def _records(self, plan: Plan, settings: Settings, readable: Chunk) -> DataFrame:
+        if not readable.start:
+            return self._no_records()
+        ids = {name: one.id for name, one in plan.topics.items()}
+        return records_of(self._spark, settings, plan.job, readable.start, readable.end, ids)
+
+    def _letters(self, plan: Plan, tables: BatchTables, until: ExitStack) -> Letters:
+        """Returns the dead letters of a redrive, kept until `until` is closed."""
+        letters = read_letters(self._spark, tables, plan)
+        until.callback(letters.all.persist().unpersist)
+        return letters
+
+    def _rows(
+        self, records: DataFrame, plan: Plan, settings: Settings, until: ExitStack
+    ) -> tuple[DataFrame, DataFrame]:
         """Returns the decoded records, and the same parsed and judged. Each use decodes them again, but with a
         `transform`, whose records are kept until `until` is closed."""
-        ids = {name: one.id for name, one in plan.topics.items()}
-        records = (
-            records_of(self._spark, settings, plan.job, readable.start, readable.end, ids)
-            if readable.start
-            else self._no_records()
-        )
         whole, detail = decoded(records, settings)
         if settings.transform:
             until.callback(whole.persist().unpersist)
@@ -212,7 +252,14 @@ class Batches:
         return dropped
 
     def _without_repetitions(
-        self, good: DataFrame, tally: Tally, plan: Plan, settings: Settings, tables: BatchTables, until: ExitStack
+        self,
+        good: DataFrame,
+        tally: Tally,
+        plan: Plan,
+        settings: Settings,
+        tables: BatchTables,
+        letters: Letters | None,
+        until: ExitStack,
     ) -> tuple[DataFrame, int]:
         """Returns the good rows without duplicates, and the number of duplicates."""
         if not settings.dedup_keys or not tally.by_outcome.get(GOOD):
@@ -222,12 +269,32 @@ class Batches:
         files = tables.rows.files(time_column(settings), spans)
         # Only a repeated batch may find itself. Otherwise all rows count, also those of a deleted topic of this name.
         is_there = tables.rows.last_batch(BatchId(settings.name, plan.number)) == plan.number
-        known = known_events(self._spark, settings, files, spans, plan.start if is_there else {})
+        below = plan.start if is_there else {}
+        known = known_events(self._spark, settings, files, spans, below, with_places=letters is not None)
+        if letters is not None and known is not None:
+            known = letters.others(known)
         few = tally.by_outcome[GOOD] <= FEW
         places = repeated_places(good, known, settings.dedup_keys, delay, few).persist()
         until.callback(places.unpersist)
         duplicates = places.count()
         return (without_places(good, places, duplicates <= FEW) if duplicates else good), duplicates
+
+    def _last_changes(
+        self, rows: DataFrame, good: DataFrame, table: DeltaUpserts, letters: Letters | None, until: ExitStack
+    ) -> tuple[DataFrame, ChangedKeys]:
+        """Returns the good rows that are the last change of their key, and the changed keys."""
+        changes = changes_by_key(rows, table.keys)
+        if letters is None:
+            last = last_changes(changes, table.keys).persist()
+        else:
+            changes = letters.with_rows(changes, table, self._ledger)
+            last = letters.mine(last_changes(changes, table.keys)).persist()
+        until.callback(last.unpersist)
+        counted = {row[IS_DELETE]: row["count"] for row in last.groupBy(IS_DELETE).count().collect()}
+        found = ChangedKeys(last.drop(*PLACE, IS_DELETE), counted.get(False, 0), counted.get(True, 0))
+        places = last.where(~sf.col(IS_DELETE)).select(*PLACE)
+        places = sf.broadcast(places) if found.upserts <= FEW else places
+        return good.join(places, list(PLACE), "left_semi"), found
 
     def _compact_ledger(self) -> None:
         """Merges the ledger's files, unless `compact` is running: concurrent compactions would duplicate its rows."""
@@ -242,7 +309,8 @@ class Batches:
     def _cause(self, error: Exception, plan: Plan, settings: Settings, tables: BatchTables) -> PipelineError:
         """Returns the cause of a failure. The topics explain Spark's errors on lost data or unknown topics better."""
         try:
-            _check(plan, settings, tables, self._look())
+            if plan.start:
+                _check(plan, settings, tables, self._look())
         except PipelineError as better:
             return better
         of_transform = f"transform {settings.transform} raised an error"
@@ -294,17 +362,11 @@ def tally_of(rows: DataFrame, delay: timedelta) -> Tally:
     return tally
 
 
-def _last_changes(
-    rows: DataFrame, good: DataFrame, settings: Settings, until: ExitStack
-) -> tuple[DataFrame, ChangedKeys]:
-    """Returns the good rows that are the last change of their key, and the changed keys."""
-    last = last_changes(rows, settings.upsert_keys).persist()
-    until.callback(last.unpersist)
-    counted = {row[IS_DELETE]: row["count"] for row in last.groupBy(IS_DELETE).count().collect()}
-    changes = ChangedKeys(last.drop(*PLACE, IS_DELETE), counted.get(False, 0), counted.get(True, 0))
-    places = last.where(~sf.col(IS_DELETE)).select(*PLACE)
-    places = sf.broadcast(places) if changes.upserts <= FEW else places
-    return good.join(places, list(PLACE), "left_semi"), changes
+def _of_redrive(counts: Counts, marks: DataFrame) -> Counts:
+    """Returns the counts of a redrive. Its letters were counted before, as rows in and as dead."""
+    by_reason = {row["reason"]: row["count"] for row in marks.groupBy("reason").count().orderBy("reason").collect()}
+    of_letters = {"redriven": sum(by_reason.values()), "redriven_reasons": by_reason, "still_dead": counts.reasons}
+    return replace(counts, rows_in=0, dead=0, reasons={}, **of_letters)
 
 
 def bucket_us(delay: timedelta) -> int:

@@ -38,7 +38,7 @@ def one_job(name: str, settings: Settings, *others: Settings) -> Iterator[tuple[
             served(shown.metrics, settings),
         ):
             for one in pipelines:
-                problem = "another ingest or backfill is running here"
+                problem = "another ingest, backfill or redrive is running here"
                 locks.enter_context(alone(Places.of(one).state, JOB_LOCK, problem))
             shown.waiting("starting Spark")
             yield open_session(with_jars), shown

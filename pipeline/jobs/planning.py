@@ -21,6 +21,7 @@ from odradek.pipeline.kafka.topics import TopicRecreated, Topics, compare_ids, c
 from odradek.pipeline.segments.options import EARLIEST, LATEST
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.plan import Plan, judging_settings
+from odradek.pipeline.state.selection import REDRIVE, Selection
 
 INGEST, BACKFILL = "ingest", "backfill"
 
@@ -93,6 +94,24 @@ def next_plan(
         watermark=_watermark(position, settings, job),
         newest_event_time=position.newest_event_time,
         judging=judging_settings(settings),
+    )
+
+
+def redrive_plan(position: Position, settings: Settings, selection: Selection, now: datetime) -> Plan:
+    """Returns the plan of a batch that reads dead letters, and no topic. As in history, whose rows are older than the
+    newest ones, none of them is late. Raises PipelineError."""
+    return Plan(
+        number=position.number,
+        job=REDRIVE,
+        planned_at=now,
+        start={},
+        end=position.done,
+        topics=position.topics,
+        lost=0,
+        watermark=None,
+        newest_event_time=position.newest_event_time,
+        judging=judging_settings(settings),
+        redrive=selection,
     )
 
 

@@ -23,6 +23,7 @@ from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.ledger import Ledger, LedgerRow
 from odradek.pipeline.state.places import Places
 from odradek.pipeline.state.plan import DamagedPlan, Plan, Plans
+from odradek.pipeline.state.selection import REDRIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Position:
     """The next batch.
 
     `done`: the next offsets to read, of all partitions that were ever read. `topics`: the known topics.
-    `newest_event_time`: of all earlier batches. `job`: the job of the last batch; "" before the first.
+    `newest_event_time`: of all earlier batches. `job`: the job of the last batch that read topics; "" before the first.
     `unfinished`: its plan, if some tables have the batch (B). `note`: a message if its plan is replaced."""
 
     number: int = 0
@@ -44,8 +45,11 @@ class Position:
 
 def position_of(settings: Settings, places: Places) -> Position:
     """Returns where the next job continues. Changes nothing. Raises PipelineError."""
-    newest = Ledger(places.ledger).newest()
+    ledger = Ledger(places.ledger)
+    newest = ledger.newest()
     position = Position() if newest is None else after(newest)
+    if position.job == REDRIVE:
+        position = replace(position, job=ledger.last_reading_job())
     batch = BatchId(settings.name, position.number)
     plan, damage = _plan(places, position.number)
     tables = BatchTables(settings if plan is None else plan.settings(settings), places)
@@ -70,6 +74,8 @@ def position_of(settings: Settings, places: Places) -> Position:
         return position
     what = "was planned but not started" if damage is None else "had a damaged plan, and nothing of it was written"
     note = f"batch {position.number} {what}; it is planned again"
+    if plan is not None and plan.redrive is not None:
+        note = f"batch {position.number}, a redrive, {what}; start the redrive again"
     return replace(position, topics=_seen(position, plan), note=note)
 
 

@@ -36,14 +36,16 @@ class NewSchemas(Exception):
 
 
 class RegisteredSchemas:
-    """The schemas of one job. `sleep` pauses between two attempts to reach the registry. Raises PipelineError."""
+    """The schemas of one job. `sleep` pauses between two attempts to reach the registry. `keeps`: whether new schemas
+    are written to the state. Raises PipelineError."""
 
-    def __init__(self, settings: Settings, state: Location, sleep: Callable[[float], None]) -> None:
+    def __init__(self, settings: Settings, state: Location, sleep: Callable[[float], None], keeps: bool = True) -> None:
         self._settings = settings
         self._state = state
         self._registry = SchemaRegistry(settings, sleep=sleep)
         self._known = read_known(state)
         self._of_batch: set[int] = set()
+        self._keeps = keeps
 
     def start(self, topics: Callable[[], Iterable[str]]) -> Settings:
         """Returns the settings with the known schemas. Before any record was read, they are the latest of the subjects.
@@ -102,7 +104,8 @@ class RegisteredSchemas:
             if why := known.unfit.get(number):
                 log.warning("schema does not fit, so its records are dead letters", schema=number, reason=why)
         self._known = known.only(frozenset(self._of_batch | set(found)))
-        self._state.replace(SCHEMAS, self._known.to_text().encode())
+        if self._keeps:
+            self._state.replace(SCHEMAS, self._known.to_text().encode())
 
     def _compare(self) -> None:
         """Raises PipelineError if the registry has another schema under a known id."""

@@ -71,9 +71,14 @@ def _summary(facts: Mapping[str, Any]) -> Iterator[str]:
     yield f"pipeline   {facts['name']}, {totals['batches']:,} batches, {rate['mean']:,.0f} rows/s"
     shown = [name for name in OUTCOMES if totals[name] or name not in OPTIONAL]
     counts = " + ".join(f"{totals[name]:,} {name}" for name in shown)
-    yield f"rows in    {totals['rows_in']:,} = {counts}, {totals['lost']:,} lost"
+    redriven = f" + {totals['redriven']:,} redriven" if totals["redriven"] else ""
+    yield f"rows in    {totals['rows_in']:,}{redriven} = {counts}, {totals['lost']:,} lost"
     for reason, count in facts["reasons"].items():
         yield f"rejected   {count:,} {reason}"
+    for reason, count in facts["redriven"].items():
+        yield f"redriven   {count:,} {reason}"
+    if redriven:
+        yield f"still dead {totals['dead'] - totals['redriven']:,} of {totals['dead']:,} dead letters"
     for rule, count in facts["warnings"].items():
         yield f"warned     {count:,} {rule}"
     yield f"watermark  {facts['watermark'] or 'none'}, newest event {facts['newest_event_time'] or 'none'}"

@@ -6,11 +6,13 @@ from odradek.pipeline.kafka import shadow_group
 from odradek.pipeline.report.progress import BatchDone, Progress
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.ledger import LedgerRow
+from odradek.pipeline.state.selection import REDRIVE
 
 
 def show(shown: Progress, settings: Settings, row: LedgerRow) -> None:
     """Shows a batch. The lag refers to the topics' end offsets when the batch was planned."""
-    shadow_group.commit(settings, row.end_offsets)
+    if row.job != REDRIVE:  # It has read no offsets, and does not need the brokers.
+        shadow_group.commit(settings, row.end_offsets)
     shown.metrics.batch(settings.name, row)
     waiting = sum(
         max(0, end - row.end_offsets.get(name, {}).get(number, 0))
@@ -34,5 +36,6 @@ def show(shown: Progress, settings: Settings, row: LedgerRow) -> None:
             row.deletes,
             row.filtered,
             row.dropped,
+            row.redriven,
         )
     )

@@ -1,7 +1,8 @@
 """`odradek pipeline sql`: queries the tables of a pipeline, without Spark, and prints the result.
 
-The tables are `rows`, `dead_letters`, `late`, `windows` and `ledger`. deltalake's QueryBuilder reads them, in a
-directory and in an object store alike, so the language is that of DataFusion. Each query reads the newest versions.
+The tables are `rows`, `dead_letters`, `late`, `windows`, `redriven` and `ledger`. deltalake's QueryBuilder reads them,
+in a directory and in an object store alike, so the language is that of DataFusion. Each query reads the newest
+versions.
 """
 
 from __future__ import annotations

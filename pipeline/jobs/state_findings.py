@@ -80,7 +80,10 @@ class _State:
         """
         held = self._places.state / JOB_LOCK
         yield Finding(
-            "job", WARNING, f"an ingest or backfill is running: it holds {held}", "no other can start until it ends"
+            "job",
+            WARNING,
+            f"an ingest, backfill or redrive is running: it holds {held}",
+            "no other can start until it ends",
         )
         newest = Ledger(self._places.ledger).newest()
         if newest is None:
@@ -94,7 +97,8 @@ class _State:
         if (plan := position.unfinished) is not None:
             others = changed(plan, self._settings)
             under = f", with its original settings (changed since: {', '.join(others)})" if others else ""
-            return Finding("state", WARNING, f"batch {plan.number} is in some of the tables{under}", ITSELF)
+            batch = f"batch {plan.number}" if plan.redrive is None else f"batch {plan.number}, a redrive,"
+            return Finding("state", WARNING, f"{batch} is in some of the tables{under}", ITSELF)
         if position.note:
             return Finding("state", WARNING, position.note, ITSELF)
         at = _shortened(position.done) if position.done else self._settings.starting_offsets

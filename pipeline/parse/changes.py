@@ -59,15 +59,18 @@ def with_deletes(judged: DataFrame, settings: Settings) -> DataFrame:
     )
 
 
-def last_changes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Returns the columns of the key, the PLACE and IS_DELETE of the last change of each key.
-
-    `rows`: judged, with KEY."""
-    changes = rows.where(sf.col(OUTCOME).isin(GOOD, DELETED)).select(
+def changes_by_key(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Returns the columns of the key, the place and the time (`_topic`, `_partition`, `_offset`, `_timestamp`) and
+    IS_DELETE of each change. `rows`: judged, with KEY."""
+    return rows.where(sf.col(OUTCOME).isin(GOOD, DELETED)).select(
         *(sf.col(KEY)[name].alias(name) for name in keys),
         *(sf.col(name).alias(f"_{name}") for name in (*PLACE, "timestamp")),
         (sf.col(OUTCOME) == DELETED).alias(IS_DELETE),
     )
+
+
+def last_changes(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Returns the columns of the key, the PLACE and IS_DELETE of the last change of each key."""
     last = sf.max_by(sf.struct("_timestamp", "_topic", "_partition", "_offset", IS_DELETE), "_offset")
     by_partition = changes.groupBy(*_quoted(keys), "_topic", "_partition").agg(last.alias("_last"))
     of_key = by_partition.groupBy(*_quoted(keys)).agg(sf.max("_last").alias("_last"))

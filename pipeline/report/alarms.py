@@ -23,7 +23,7 @@ def alarms(facts: Facts, settings: Settings) -> Iterator[str]:
     """Yields the messages about what must not stay as it is."""
     recent, period = facts["recent"], settings.alarm_period
     if not facts["is_balanced"]:
-        yield f"The counts do not add up: rows in differ from {' + '.join(OUTCOMES)}."
+        yield f"The counts do not add up: rows in and redriven differ from {' + '.join(OUTCOMES)}."
     if lost := recent["lost"]:
         yield f"{lost:,} offsets were deleted before they could be read, within {period}."
     if _exceeds(recent["dead"], recent["rows_in"], settings.max_dead):

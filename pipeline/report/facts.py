@@ -1,12 +1,13 @@
 """Collects the facts about a pipeline as plain values: the content of report.json, and the only input of the page.
 
     name, generated_at
-    totals      batches, rows_in, its outcomes (state/accounting.py), lost, files_written, bytes_written
-    is_balanced rows_in is the sum of the outcomes
+    totals      batches, rows_in, redriven, the outcomes (state/accounting.py), lost, files_written, bytes_written
+    is_balanced rows_in + redriven is the sum of the outcomes
     recent      rows_in, dead, lost     of the batches that ended within alarm-period
     rate        rows per second of the last batch, and of all (rows divided by the duration of the batches)
-    watermark, newest_event_time             of the newest batch
+    watermark, newest_event_time             of the newest batch; the watermark of the newest that read topics
     reasons     the number of rejected rows by reason, most frequent first
+    redriven    the number of redriven dead letters by reason, most frequent first
     warnings    the number of rows that violate a `warn` rule, by rule, most frequent first
     batches     the newest MOST_BATCHES, oldest first
     tables      by name: path, format, version, files, bytes, rows, smallest, median, largest, sizes
@@ -42,10 +43,11 @@ from odradek.pipeline.state.delta_tables import table_at
 from odradek.pipeline.state.ledger import Ledger, LedgerRow
 from odradek.pipeline.state.location import Location
 from odradek.pipeline.state.places import Places
+from odradek.pipeline.state.selection import REDRIVE
 from odradek.pipeline.variables import hidden
 
 MOST_BATCHES = 1000
-COUNTS = ("rows_in", *OUTCOMES, "lost", "files_written", "bytes_written")
+COUNTS = ("rows_in", "redriven", *OUTCOMES, "lost", "files_written", "bytes_written")
 
 Facts = dict[str, Any]
 
@@ -58,19 +60,20 @@ def facts_of(settings: Settings, now: datetime, patience_ms: int) -> Facts | Non
     recent = ledger.last_rows(MOST_BATCHES)
     if not recent:
         return None
-    whole = ledger.content([*COUNTS, "started_at", "finished_at", "reasons", "warnings"])
+    whole = ledger.content([*COUNTS, "started_at", "finished_at", "reasons", "redriven_reasons", "warnings"])
     totals: dict[str, int] = {name: pc.sum(whole[name]).as_py() for name in COUNTS}
     last = recent[-1]
     facts: Facts = {
         "name": settings.name,
         "generated_at": now.isoformat(timespec="seconds"),
         "totals": {"batches": whole.num_rows, **totals},
-        "is_balanced": totals["rows_in"] == sum(totals[name] for name in OUTCOMES),
+        "is_balanced": totals["rows_in"] + totals["redriven"] == sum(totals[name] for name in OUTCOMES),
         "recent": _recent(whole, now - duration(settings.alarm_period, "alarm-period")),
         "rate": {"last": _rate(last.rows_in, _seconds(last)), "mean": _rate(totals["rows_in"], _all_seconds(whole))},
-        "watermark": _iso(last.watermark),
+        "watermark": _iso(next((row.watermark for row in reversed(recent) if row.job != REDRIVE), None)),
         "newest_event_time": _iso(last.newest_event_time),
         "reasons": _reasons(whole["reasons"].combine_chunks()),
+        "redriven": _reasons(whole["redriven_reasons"].combine_chunks()),
         "warnings": _reasons(whole["warnings"].combine_chunks()),
         "batches": [_batch(row) for row in recent],
         "tables": dict(_tables(places)),
@@ -96,6 +99,7 @@ def _batch(row: LedgerRow) -> Facts:
         **facts,
         **times,
         "reasons": dict(row.reasons),
+        "redriven_reasons": dict(row.redriven_reasons),
         "warnings": dict(row.warnings),
         "seconds": seconds,
         "rows_per_second": rate,

@@ -43,6 +43,7 @@ class Metrics:
         self._rows_in = self._counter("rows_in", "Records that committed batches read.")
         self._rows = self._counter("rows", "Records of committed batches by their outcome.", "outcome")
         self._dead = self._counter("dead_letters", "Dead letters of committed batches by their reason.", "reason")
+        self._redriven = self._counter("redriven", "Dead letters that were redriven, by their reason.", "reason")
         self._lost = self._counter("lost_offsets", "Offsets that were deleted before they were read.")
         self._seconds = Histogram(
             f"{PREFIX}_batch_seconds", "How long committed batches took.", ["pipeline"],
@@ -68,6 +69,7 @@ class Metrics:
         for reason in REASONS:
             if not reason.startswith(REASON):  # It stands for the rules, which have names.
                 self._dead.labels(pipeline, reason)
+                self._redriven.labels(pipeline, reason)
         self._seconds.labels(pipeline)
 
     def failed(self, pipeline: str) -> None:
@@ -88,6 +90,8 @@ class Metrics:
             self._rows.labels(pipeline, outcome).inc(getattr(row, outcome))
         for reason, count in row.reasons.items():
             self._dead.labels(pipeline, reason).inc(count)
+        for reason, count in row.redriven_reasons.items():
+            self._redriven.labels(pipeline, reason).inc(count)
         self._lost.labels(pipeline).inc(row.lost)
         self._seconds.labels(pipeline).observe(seconds)
         self._last.labels(pipeline).set(row.batch_id)

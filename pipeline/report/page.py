@@ -48,6 +48,8 @@ def _tiles(facts: Facts) -> Iterator[tuple[str, str, str]]:
     yield f"rows in, {totals['batches']:,} {_plural('batch', totals['batches'])}", f"{totals['rows_in']:,}", "text"
     yield "good", f"{totals['good']:,}", "good"
     yield "dead letters", f"{totals['dead']:,}", "dead"
+    if totals["redriven"]:
+        yield "redriven dead letters", f"{totals['redriven']:,}", "line"
     yield "duplicates", f"{totals['duplicates']:,}", "duplicates"
     yield "late", f"{totals['late']:,}", "late"
     yield from ((name, f"{totals[name]:,}", "line") for name in OPTIONAL if totals[name])
@@ -83,6 +85,8 @@ def _tables(facts: Facts) -> Iterator[str]:
         dead = max(sum(reasons.values()), 1)
         rejects = [(reason, count, f"{count / dead:.1%}") for reason, count in reasons.items()]
         yield _table("Rejected", ("reason", "rows", "share"), rejects)
+    if redriven := facts["redriven"]:
+        yield _table("Redriven", ("reason", "rows"), list(redriven.items()))
     yield _batches(facts)
 
 

@@ -46,6 +46,7 @@ class BatchDone:
     deletes: int = 0
     filtered: int = 0
     dropped: int = 0
+    redriven: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -62,7 +63,7 @@ class Progress:
         self._is_terminal = stream.isatty()
         self._line = ""
         self._drawing = threading.RLock()
-        self._totals = dict.fromkeys((*OUTCOMES, "lost"), 0)
+        self._totals = dict.fromkeys((*OUTCOMES, "lost", "redriven"), 0)
         self._log = structlog.get_logger("pipeline.progress")
         self.metrics = Metrics()
 
@@ -73,7 +74,7 @@ class Progress:
         if self._is_terminal:
             self._draw(self._status_line(done))
             return
-        shown = {name: value for name, value in asdict(done).items() if value or name not in OPTIONAL}
+        shown = {name: value for name, value in asdict(done).items() if value or name not in (*OPTIONAL, "redriven")}
         details = {**shown, "duration_s": round(done.duration_s, 3)}
         details["watermark"] = done.watermark.isoformat() if done.watermark else None
         self._log.info("batch", **details, rows_per_second=round(done.rows_per_second))
@@ -110,7 +111,7 @@ class Progress:
         counts = [
             f"{names.get(name, name)} {count:,}"
             for name, count in self._totals.items()
-            if count or name not in ("lost", *OPTIONAL)
+            if count or name not in ("lost", "redriven", *OPTIONAL)
         ]
         lag = [] if done.lag is None else [f"lag {done.lag:,}"]
         of = structlog.contextvars.get_contextvars().get("pipeline", "")

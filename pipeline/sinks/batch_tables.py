@@ -14,7 +14,7 @@ from typing import Protocol, cast, runtime_checkable
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from odradek.pipeline.errors import ANEW, PipelineError
 from odradek.pipeline.parse import transforms
@@ -36,6 +36,17 @@ from odradek.pipeline.state.location import Location
 from odradek.pipeline.state.places import Places
 
 BATCH_ID = StructField("batch_id", LongType())
+REDRIVEN = StructType(
+    [
+        StructField("dead_batch_id", LongType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("reason", StringType()),
+        BATCH_ID,
+    ]
+)
+"""A row for each redriven dead letter: the batch in which it died, its place, its reason, the batch of the redrive."""
 
 
 class Table(Protocol):
@@ -62,12 +73,14 @@ class StagedTable(Table, Protocol):
 class JudgedRows:
     """The rows of a batch by outcome, parsed and not committed. Each use executes them again.
 
-    `changes`: the keys of the good rows and of the deletes, if mode is upsert."""
+    `changes`: the keys of the good rows and of the deletes, if mode is upsert. `redriven`: rows of REDRIVEN, without
+    BATCH_ID."""
 
     good: DataFrame
     dead: DataFrame
     late: DataFrame
     changes: ChangedKeys | None = None
+    redriven: DataFrame | None = None
 
 
 class BatchTables:
@@ -80,17 +93,18 @@ class BatchTables:
         self._layout = layout = Layout(settings.partition_by, settings.files_per_batch)
         self._settings = settings
         self._ledger = Ledger(places.ledger)
-        self._upserts = (
+        self.upserts = (
             DeltaUpserts(places.rows, "rows", layout, settings.upsert_keys, reached)
             if settings.mode == "upsert"
             else None
         )
-        self.rows: Table = self._upserts or kind(places.rows, "rows", layout, reached)
+        self.rows: Table = self.upserts or kind(places.rows, "rows", layout, reached)
         self.dead_letters: Table = kind(places.dead_letters, "dead_letters", Layout(), reached)
         self.late: Table | None = kind(places.late, "late", Layout(), reached) if settings.late_rows == "keep" else None
         self.windows: DeltaWindows | None = (
             DeltaWindows(places.windows, settings.window_by, reached) if settings.window else None
         )
+        self.redriven: Table = kind(places.redriven, "redriven", Layout(), reached)
         self._results = ResultsTopic(settings, reached) if settings.results_topic else None
 
     def prepare(self, parsed: DataFrame) -> None:
@@ -107,6 +121,10 @@ class BatchTables:
         if self.windows is not None:
             self.windows.prepare(transforms.windowed(parsed, self._settings).schema)
 
+    def prepare_redrive(self) -> None:
+        """Creates the table of redriven letters. Raises PipelineError."""
+        self.redriven.prepare(REDRIVEN)
+
     def last_batch(self, batch: BatchId) -> int | None:
         """Returns the newest batch that any table has."""
         numbers = [number for table in self._all() if (number := table.last_batch(batch)) is not None]
@@ -114,8 +132,12 @@ class BatchTables:
 
     def compare(self, batch: BatchId) -> None:
         """Raises PipelineError if a table lacks a batch that the ledger has. `batch`: any batch of this pipeline."""
-        content = self._ledger.content(["batch_id", "good", "dead"])
-        for column, what, table in (("good", "rows", self.rows), ("dead", "dead letters", self.dead_letters)):
+        content = self._ledger.content(["batch_id", "good", "dead", "redriven"])
+        for column, what, table in (
+            ("good", "rows", self.rows),
+            ("dead", "dead letters", self.dead_letters),
+            ("redriven", "redriven letters", self.redriven),
+        ):
             entered = pc.max(content.filter(pc.greater(content[column], 0))["batch_id"]).as_py()
             last = None if entered is None else table.last_batch(batch)
             if entered is not None and (last is None or last < entered):
@@ -129,15 +151,17 @@ class BatchTables:
         """Writes the rows, counted by `counts`, to all tables that lack the batch. Raises PipelineError."""
         written = Written()
         number = sf.lit(batch.number).cast("long").alias(BATCH_ID.name)
+        if rows.redriven is not None:
+            written += self.redriven.write(rows.redriven.select("*", number), counts.redriven, batch)
         if counts.dead:
             dead = transforms.dead_letters(rows.dead, self._settings)
             written += self.dead_letters.write(dead.select("*", number), counts.dead, batch)
         if counts.late and self.late is not None:
             late = transforms.good_rows(rows.late, self._settings)
             written += self.late.write(late.select("*", number), counts.late, batch)
-        if self._upserts is not None and rows.changes is not None and counts.good + counts.deletes:
+        if self.upserts is not None and rows.changes is not None and counts.good + counts.deletes:
             good = transforms.good_rows(rows.good, self._settings)
-            return written + self._upserts.merge(good, rows.changes, batch)
+            return written + self.upserts.merge(good, rows.changes, batch)
         if counts.good == 0:
             return written
         if self.windows is not None:
@@ -193,4 +217,5 @@ class BatchTables:
         return cast("dict[str, StagedTable]", {DEAD: self.dead_letters, **late, GOOD: self.rows})
 
     def _all(self) -> list[Table | DeltaWindows]:
-        return [table for table in (self.dead_letters, self.rows, self.late, self.windows) if table is not None]
+        tables = (self.dead_letters, self.redriven, self.rows, self.late, self.windows)
+        return [table for table in tables if table is not None]

@@ -75,6 +75,15 @@ class DeltaUpserts(DeltaSink):
                 self._sleep(PAUSE_S * attempt)
         raise AssertionError("the last attempt returns or raises")
 
+    def rows_with(self, keys: DataFrame, further: Sequence[str]) -> DataFrame:
+        """Returns the columns of the key and the `further` ones of the rows that have one of the keys."""
+        table = open_table(self.place)
+        schema = StructType.fromJson(json.loads(table.schema().to_json()))
+        files, _ = candidates(table, self.place, keys, self.keys)
+        columns = StructType([schema[name] for name in (*self.keys, *further)])
+        there = rows_of(keys.sparkSession, files, columns, self.keys)
+        return there.join(keys, list(self.keys), "left_semi").select(*(f"`{name}`" for name in columns.names))
+
     def _merge(self, rows: DataFrame, changes: ChangedKeys, batch: BatchId) -> Written:
         app, table = batch.app(self.name), open_table(self.place)
         if has_batch(table, app, batch.number):

@@ -68,9 +68,10 @@ def files_around(table: DeltaTable, place: Location, column: str, spans: Spans) 
 
 
 def known_events(
-    spark: SparkSession, settings: Settings, files: DataFiles, spans: Spans, below: Offsets
+    spark: SparkSession, settings: Settings, files: DataFiles, spans: Spans, below: Offsets, with_places: bool = False
 ) -> DataFrame | None:
-    """Returns the dedup keys and TIME of the rows in `files` whose time is in a span. None without files.
+    """Returns the dedup keys and TIME of the rows in `files` whose time is in a span; `with_places` also `_topic`,
+    `_partition` and `_offset`. None without files.
 
     `below`: only rows before these offsets of these partitions count, so that a repeated batch does not find itself."""
     if not files.paths:
@@ -87,8 +88,9 @@ def known_events(
     texts = StructType([StructField(name, StringType()) for name in ("_path", *partitioned)])
     typed = [typed_partition(name, kinds[name], name in settings.dedup_keys) for name in partitioned]
     listed = spark.createDataFrame(rows, texts).select("_path", *typed)
-    reader = _reader(_Search(files.place, arrow_schema(wanted), time_column(settings), spans, below))
-    return listed.mapInArrow(reader, StructType([*keys, StructField(TIME, LongType())]))
+    names = [one.name for one in wanted if with_places or one.name not in ("_topic", "_partition", "_offset")]
+    reader = _reader(_Search(files.place, arrow_schema(wanted), time_column(settings), spans, below, names))
+    return listed.mapInArrow(reader, StructType([wanted[name] for name in names]))
 
 
 def typed_partition(name: str, kind: DataType, is_key: bool) -> Column:
@@ -117,13 +119,14 @@ def _micros(column: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """A search in a file: the `wanted` columns of rows within the spans, except those at or after `below`."""
+    """A search in a file: the `yielded` ones of the `wanted` columns, of rows within the spans and before `below`."""
 
     place: Location
     wanted: pa.Schema
     time: str
     spans: Spans
     below: Offsets
+    yielded: Sequence[str]
 
 
 def _reader(search: _Search) -> Callable[[Iterable[pa.RecordBatch]], Any]:
@@ -140,10 +143,10 @@ def _reader(search: _Search) -> Callable[[Iterable[pa.RecordBatch]], Any]:
 
 
 def _events(search: _Search, path: str, constants: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    """Yields the keys and times of one file, without the places."""
+    """Yields the keys and times of one file."""
     from pyarrow import parquet
 
-    yielded = [field for field in search.wanted if field.name not in ("_topic", "_partition", "_offset")]
+    yielded = [search.wanted.field(name) for name in search.yielded]
     with parquet.ParquetFile(search.place.open(path)) as file:
         there = [name for name in {*search.wanted.names, search.time} if name in file.schema_arrow.names]
         if search.time not in {*there, *constants}:  # Files from before the column existed have no times to compare.

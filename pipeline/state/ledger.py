@@ -29,6 +29,7 @@ from odradek.pipeline.state.accounting import OPTIONAL
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.delta_tables import BrokenTable, has_batch, read_table, table_at
 from odradek.pipeline.state.location import Location
+from odradek.pipeline.state.selection import REDRIVE
 
 COMPACTED_EACH = 200
 SCHEMA = pa.schema(
@@ -57,9 +58,12 @@ SCHEMA = pa.schema(
         ("filtered", pa.int64()),
         ("dropped", pa.int64()),
         ("warnings", pa.map_(pa.string(), pa.int64())),
+        ("redriven", pa.int64()),
+        ("redriven_reasons", pa.map_(pa.string(), pa.int64())),
     ]
 )
-NEWER = (*OPTIONAL, "warnings")
+COUNTED = (*OPTIONAL, "redriven")
+NEWER = (*COUNTED, "warnings", "redriven_reasons")
 """The columns that a ledger of an earlier version lacks, or has as nulls."""
 
 
@@ -68,7 +72,8 @@ class LedgerRow:
     """One batch.
 
     `start_offsets`: inclusive. `end_offsets`: exclusive, for all partitions that were ever read. `watermark`: rows with
-    an older event time were late. `newest_event_time`: of this and all earlier batches.
+    an older event time were late. `newest_event_time`: of this and all earlier batches. A redrive reads no offsets, so
+    that its start offsets are its end offsets.
     """
 
     job: str
@@ -95,6 +100,8 @@ class LedgerRow:
     filtered: int = 0
     dropped: int = 0
     warnings: Mapping[str, int] = field(default_factory=dict)
+    redriven: int = 0
+    redriven_reasons: Mapping[str, int] = field(default_factory=dict)
 
 
 COLUMNS = tuple(one.name for one in fields(LedgerRow))
@@ -145,6 +152,12 @@ class Ledger:
             (_row(values) for values in self.content(COLUMNS).to_pylist() if job in (None, values["job"])),
             key=lambda row: row.batch_id,
         )
+
+    def last_reading_job(self) -> str:
+        """Returns the job of the newest batch that has read topics; "" if there is none. Raises PipelineError."""
+        jobs = self.content(["job"])["job"]
+        reading = jobs.filter(pc.not_equal(jobs, REDRIVE))
+        return str(reading[-1].as_py()) if len(reading) else ""
 
     def content(self, columns: Sequence[str] = COLUMNS) -> pa.Table:
         """Returns columns of all rows, in batch order. Raises PipelineError."""
@@ -198,13 +211,14 @@ def _completed(found: pa.Table, columns: Sequence[str]) -> pa.Table:
         name: found[name] if name in found.column_names else pa.nulls(found.num_rows, SCHEMA.field(name).type)
         for name in columns
     }
-    return pa.table({name: pc.fill_null(one, 0) if name in OPTIONAL else one for name, one in arrays.items()})
+    return pa.table({name: pc.fill_null(one, 0) if name in COUNTED else one for name, one in arrays.items()})
 
 
 def _values(row: LedgerRow) -> dict[str, Any]:
     return asdict(row) | {
         "reasons": list(row.reasons.items()),
         "warnings": list(row.warnings.items()),
+        "redriven_reasons": list(row.redriven_reasons.items()),
         "start_offsets": offsets_text(row.start_offsets),
         "end_offsets": offsets_text(row.end_offsets),
         "topics": known_topics_text(row.topics),
@@ -215,6 +229,7 @@ def _row(values: Mapping[str, Any]) -> LedgerRow:
     read = {
         "reasons": dict(values["reasons"] or ()),
         "warnings": dict(values["warnings"] or ()),
+        "redriven_reasons": dict(values["redriven_reasons"] or ()),
         "start_offsets": offsets_of(values["start_offsets"]),
         "end_offsets": offsets_of(values["end_offsets"]),
         "topics": known_topics_of(json.loads(values["topics"])),

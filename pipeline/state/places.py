@@ -2,6 +2,7 @@
 
 LAKE/NAME                   the good rows
 LAKE/NAME_dead_letters      rejected records, with the reason
+LAKE/NAME_redriven          which dead letters have been redriven, if any was
 LAKE/NAME_late              rows that were too late, if late-rows is keep
 LAKE/NAME_windows           counts and sums over event time, partitioned by window_day
 STATE = LAKE/_NAME
@@ -9,7 +10,7 @@ STATE = LAKE/_NAME
   plan-N.json               what batch N reads and how it judges, until the ledger has the batch
   schemas.json              the schemas of the registry that the pipeline knows, and the columns of all of them
   backfill.json             the offsets where the backfill ends and the ingest starts
-  job.lock                  held by the running ingest or backfill
+  job.lock                  held by the running ingest, backfill or redrive
   compact.lock              held by the running compaction
   report.html report.json
 """
@@ -33,6 +34,7 @@ class Places:
     dead_letters: Location
     late: Location
     windows: Location
+    redriven: Location
     state: Location
 
     @classmethod
@@ -40,8 +42,9 @@ class Places:
         """Returns the locations that the settings name. Raises PipelineError if tables cannot be stored there."""
         lake = location_of("lake", settings.lake, settings.store)
         state = location_of("state", settings.state, settings.store) if settings.state else lake / f"_{settings.name}"
-        dead_letters, late, windows = (lake / f"{settings.name}_{kind}" for kind in ("dead_letters", "late", "windows"))
-        return cls(lake / settings.name, dead_letters, late, windows, state)
+        kinds = ("dead_letters", "late", "windows", "redriven")
+        dead_letters, late, windows, redriven = (lake / f"{settings.name}_{kind}" for kind in kinds)
+        return cls(lake / settings.name, dead_letters, late, windows, redriven, state)
 
     @property
     def ledger(self) -> Location:
@@ -51,4 +54,4 @@ class Places:
     def tables(self) -> dict[str, Location]:
         """All tables that the pipeline may have, by the names that users see. The ledger is last."""
         rows = {"rows": self.rows, "dead_letters": self.dead_letters, "late": self.late, "windows": self.windows}
-        return {**rows, "batches": self.ledger}
+        return {**rows, "redriven": self.redriven, "batches": self.ledger}

@@ -22,6 +22,7 @@ from odradek.pipeline.parse.hook import load
 from odradek.pipeline.parse.schemas import file_of, schema_text
 from odradek.pipeline.settings import Settings, flag, make_settings
 from odradek.pipeline.state.location import Location
+from odradek.pipeline.state.selection import Selection
 from odradek.pipeline.variables import secrets_of
 
 JUDGING = (
@@ -65,7 +66,8 @@ class Plan:
     `end`: end offsets of all partitions that were ever read. `start`: start offsets of the partitions that this batch
     reads. `planned_at`: the current time for the decision whether an event is in the future. `watermark`: rows with an
     older event time are late; None: no row is late. `newest_event_time`: of all earlier batches. `lost`: how many
-    offsets were deleted before the batch was planned. `judging`: the values of the JUDGING settings."""
+    offsets were deleted before the batch was planned. `judging`: the values of the JUDGING settings. `redrive`: which
+    dead letters the batch reads, and no topic: `start` is empty. None: it reads topics."""
 
     number: int
     job: str
@@ -77,6 +79,7 @@ class Plan:
     watermark: datetime | None
     newest_event_time: datetime | None
     judging: Mapping[str, Any]
+    redrive: Selection | None = None
 
     def settings(self, now: Settings) -> Settings:
         """Returns the current settings, except that the JUDGING ones are as planned. Raises PipelineError."""
@@ -166,7 +169,8 @@ class Plans:
         """Writes a plan. Raises PipelineError if another job has planned this batch in the meantime."""
         if not self._state.create(name_of(plan.number), _text(plan)):
             raise PipelineError(
-                f"another ingest or backfill has planned batch {plan.number} in {self._state}", "let one of them run"
+                f"another ingest, backfill or redrive has planned batch {plan.number} in {self._state}",
+                "let one of them run",
             )
         return plan
 
@@ -202,6 +206,7 @@ def _text(plan: Plan) -> bytes:
         "end": json.loads(offsets_text(plan.end)),
         "topics": json.loads(known_topics_text(plan.topics)),
         "judging": dict(plan.judging),
+        "redrive": plan.redrive and plan.redrive.content(),
     }
     return json.dumps(content, indent=1).encode()  # Not sorted: a derived column uses those above it.
 
@@ -220,6 +225,7 @@ def _plan(content: Mapping[str, Any]) -> Plan:
         watermark=_time(content["watermark"]),
         newest_event_time=_time(content["newest_event_time"]),
         judging=judging,
+        redrive=Selection.of_content(content["redrive"]) if content.get("redrive") else None,
     )
 
 
@@ -231,7 +237,10 @@ def _checked(plan: Plan, number: int) -> Plan:
     """Returns the plan if it is of this batch and its values are consistent. Raises ValueError and KeyError."""
     if plan.number != number:
         raise ValueError(f"it is the plan of batch {plan.number}")
-    if any(one is not None and one.tzinfo is None for one in (plan.planned_at, plan.watermark, plan.newest_event_time)):
+    times = [plan.planned_at, plan.watermark, plan.newest_event_time]
+    if plan.redrive is not None:
+        times += [plan.redrive.since, plan.redrive.until]
+    if any(one is not None and one.tzinfo is None for one in times):
         raise ValueError("a time has no time zone")
     if any(
         offset > plan.end[name][partition] for name, parts in plan.start.items() for partition, offset in parts.items()

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.parse.changes import DELETED, IS_DELETE, KEY, last_changes, with_deletes
+from odradek.pipeline.parse.changes import DELETED, IS_DELETE, KEY, changes_by_key, last_changes, with_deletes
 from odradek.pipeline.parse.records import parsed
 from odradek.pipeline.parse.transforms import DEAD, GOOD, OUTCOME, judged
 from odradek.pipeline.settings import Settings, make_settings
@@ -96,7 +96,7 @@ def test_only_the_last_change_of_a_key_counts(spark: SparkSession) -> None:
     assert {place for place, (outcome, _) in outcomes.items() if outcome == GOOD} == set(outcomes) - set(dead) - {
         *((0, 3), (0, 4), (1, 1))
     }
-    last = last_changes(changes, settings.upsert_keys).collect()
+    last = last_changes(changes_by_key(changes, settings.upsert_keys), settings.upsert_keys).collect()
     found = sorted((one["id"], one["partition"], one["offset"], one[IS_DELETE]) for one in last)
     assert found == [(1, 0, 1, False), (2, 0, 3, True), (3, 1, 0, False), (4, 1, 1, True), (5, 1, 2, False)]
 
