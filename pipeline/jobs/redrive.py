@@ -93,8 +93,8 @@ def _refuse(settings: Settings) -> None:
     missing = [name for name in UPSERT_NEEDS if name not in settings.record_columns]
     if settings.mode == "upsert" and missing:
         raise PipelineError(
-            f"record-columns lacks {', '.join(missing)}, without which a redrive cannot tell whether a row of the table "
-            "is newer than a dead letter",
+            f"record-columns lacks {', '.join(missing)}, without which a redrive cannot tell whether a row of the "
+            "table is newer than a dead letter",
             "produce the records again; with these columns, later rows have them",
         )
 

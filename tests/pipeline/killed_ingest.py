@@ -15,7 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
-from odradek.pipeline.jobs import backfill, ingest
+from odradek.pipeline.jobs import backfill, ingest, redrive
 from odradek.pipeline.settings import make_settings
 from odradek.pipeline.spark.session import open_session
 
@@ -37,6 +37,8 @@ def main() -> int:
         sys.stdin.read()
     if len(pipelines) > 1:
         return ingest.run_all(pipelines, reached)
+    if "redrive" in sys.argv[4:]:
+        return redrive.run(settings, reached=reached)
     run = backfill.run if "backfill" in sys.argv[4:] else ingest.run
     return run(settings, reached)
 

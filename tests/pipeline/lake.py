@@ -25,6 +25,7 @@ from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.accounting import OUTCOMES
 from odradek.pipeline.state.ledger import Ledger, LedgerRow
 from odradek.pipeline.state.places import Places
+from odradek.pipeline.state.selection import REDRIVE
 
 BASE = 1_700_000_000
 """Event time zero, in seconds."""
@@ -100,8 +101,11 @@ def check_ledger(settings: Settings) -> list[LedgerRow]:
     """The ledger's rows; fails unless every record is accounted for and the offsets are contiguous."""
     rows = Ledger(Places.of(settings).ledger).rows()
     for row in rows:
-        assert row.rows_in == sum(getattr(row, name) for name in OUTCOMES), row
+        assert row.rows_in + row.redriven == sum(getattr(row, name) for name in OUTCOMES), row
         assert row.dead == sum(row.reasons.values())
+        assert row.redriven == sum(row.redriven_reasons.values())
+        assert (row.job == REDRIVE) == (row.redriven > 0)
+        assert not (row.rows_in and row.redriven)
     for before, after in itertools.pairwise(rows):
         assert after.batch_id == before.batch_id + 1
         for topic, partitions in before.end_offsets.items():

@@ -27,7 +27,7 @@ from tests.pipeline.lake import check_tables, order, send
 pytestmark = pytest.mark.timeout(900)
 
 JOB = "job.lock"
-HELD = "another ingest or backfill is running here"
+HELD = "another ingest, backfill or redrive is running here"
 HOLDER = """
 import json, sys, time
 from odradek.pipeline.state import lock

@@ -254,7 +254,7 @@ def test_a_running_job_is_reported_and_keeps_its_lock(broker: BrokerThread, sett
         found = findings_of(settings)
         assert found["job"] == (
             WARNING,
-            f"an ingest or backfill is running: it holds {state}/job.lock",
+            f"an ingest, backfill or redrive is running: it holds {state}/job.lock",
             "no other can start until it ends",
         )
         assert found["state"] == (OK, "in use: batch 1 is done", "")

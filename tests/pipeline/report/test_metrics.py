@@ -51,10 +51,16 @@ def test_batches_are_counted_by_outcome_and_reason() -> None:
     assert ("watermark_timestamp_seconds",) not in before
     metrics.batch("orders", batch(0, {"t": {0: 2}}))
     metrics.batch("orders", batch(1, {"t": {0: 4}}, lost=3, reasons={"tombstone": 2}))
+    assert (before["redriven_total", "not_json"], before["redriven_total", "tombstone"]) == (0, 0)
     found = samples(text_of(metrics))
     assert [found["rows_total", name] for name in ("good", "dead", "duplicates", "late")] == [10, 4, 4, 2]
     assert (found["rows_in_total",], found["lost_offsets_total",]) == (20, 3)
     assert (found["dead_letters_total", "tombstone"], found["dead_letters_total", "not_json"]) == (3, 1)
+    of_redrive = {"rows_in": 0, "good": 1, "dead": 0, "duplicates": 0, "late": 0, "reasons": {}, "redriven": 1}
+    metrics.batch("orders", batch(2, {"t": {0: 4}}, job="redrive", **of_redrive, redriven_reasons={"not_json": 1}))
+    after = samples(text_of(metrics))
+    assert (after["redriven_total", "not_json"], after["dead_letters_total", "not_json"]) == (1, 1)
+    assert (after["rows_in_total",], after["rows_total", "good"]) == (20, 11)
     assert (found["batch_seconds_count",], found["batch_seconds_sum",]) == (2, 4)
     assert (found["batch_seconds_bucket", "1.0"], found["batch_seconds_bucket", "2.0"]) == (0, 2)
     assert (found["last_batch",], found["last_batch_rows_per_second",]) == (1, 5)

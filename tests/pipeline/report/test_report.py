@@ -86,7 +86,7 @@ def test_the_facts_are_reported_as_text_json_and_a_page(orders: Settings, topic:
     shadow_group.commit(orders, {topic: {0: 4, 1: 5}})
     facts, page, printed = run(orders)
     assert facts["totals"] == {
-        "batches": 2, "rows_in": 20, "good": 10, "dead": 4, "duplicates": 4, "late": 2, "superseded": 0,
+        "batches": 2, "rows_in": 20, "redriven": 0, "good": 10, "dead": 4, "duplicates": 4, "late": 2, "superseded": 0,
         "deletes": 0, "filtered": 0, "dropped": 0, "lost": 0, "files_written": 4, "bytes_written": 4000,
     }  # fmt: skip
     assert facts["is_balanced"]

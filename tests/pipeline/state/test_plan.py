@@ -234,4 +234,4 @@ def test_one_of_many_jobs_plans_a_batch_and_the_others_fail(state: Location) -> 
         one.join()
     assert len(won) == 1
     assert Plans(state).read(7) == won[0]
-    assert set(errors) == {f"another ingest or backfill has planned batch 7 in {state}; let one of them run"}
+    assert set(errors) == {f"another ingest, backfill or redrive has planned batch 7 in {state}; let one of them run"}
