@@ -75,7 +75,7 @@ def position_of(settings: Settings, places: Places) -> Position:
     what = "was planned but not started" if damage is None else "had a damaged plan, and nothing of it was written"
     note = f"batch {position.number} {what}; it is planned again"
     if plan is not None and plan.redrive is not None:
-        note = f"batch {position.number}, a redrive, {what}; start the redrive again"
+        note = f"batch {position.number}, a redrive, {what}; its letters are still dead, and wait for another redrive"
     return replace(position, topics=_seen(position, plan), note=note)
 
 

@@ -392,7 +392,7 @@ def test_a_redrive_does_not_change_which_job_reads_topics(orders: Settings, job:
     assert position_of(orders, places).job == job
 
 
-def test_a_planned_redrive_that_wrote_nothing_is_to_be_started_again(orders: Settings) -> None:
+def test_a_planned_redrive_that_wrote_nothing_is_reported(orders: Settings) -> None:
     ingested(orders)
     now = datetime(2026, 3, 1, tzinfo=UTC)
     selection = Selection(("not_json", "rule:x"), now, None)
@@ -400,5 +400,5 @@ def test_a_planned_redrive_that_wrote_nothing_is_to_be_started_again(orders: Set
     plan = plans.create(redrive_plan(position_of(orders, Places.of(orders)), orders, selection, now))
     assert plans.read(2) == plan
     assert (plan.redrive, plan.start) == (selection, {})
-    says = "batch 2, a redrive, was planned but not started; start the redrive again"
+    says = "batch 2, a redrive, was planned but not started; its letters are still dead, and wait for another redrive"
     assert findings_of(orders, False)["state"][:2] == ("warning", says)
