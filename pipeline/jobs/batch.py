@@ -270,9 +270,10 @@ class Batches:
         # Only a repeated batch may find itself. Otherwise all rows count, also those of a deleted topic of this name.
         is_there = tables.rows.last_batch(BatchId(settings.name, plan.number)) == plan.number
         below = plan.start if is_there else {}
-        known = known_events(self._spark, settings, files, spans, below, with_places=letters is not None)
-        if letters is not None and known is not None:
-            known = letters.others(known)
+        mine = letters if is_there else None
+        known = known_events(self._spark, settings, files, spans, below, with_places=mine is not None)
+        if mine is not None and known is not None:
+            known = mine.others(known)
         few = tally.by_outcome[GOOD] <= FEW
         places = repeated_places(good, known, settings.dedup_keys, delay, few).persist()
         until.callback(places.unpersist)

@@ -318,7 +318,9 @@ def test_a_letter_whose_row_may_have_been_deleted_is_refused(
     broker: BrokerThread, orders: Settings, topic: str
 ) -> None:
     settings = upserting(orders)
-    change(broker, topic, (1, 1.0, True), (2, 2.0, False), (3, 3.0, False), (2, None, False), (3, 4.0, True))
+    change(broker, topic, (1, 1.0, True), (2, 2.0, False), (3, 3.0, False), (2, None, False))
+    time.sleep(0.01)
+    change(broker, topic, (3, 4.0, True))
     assert ingest.run(settings) == 0
     wanted = "1 dead letters are of keys that have no row, and batch 0 was the last to delete rows"
     with pytest.raises(PipelineError, match=wanted):
