@@ -1,8 +1,9 @@
 """Runs one batch: reads, judges, counts, checks and writes its records, and appends it to the ledger.
 
 The plan defines what is read and how it is judged; it is always executed completely, however often. If each row goes
-into one table and nowhere else, one pass over the records writes the files of all tables and counts them. Otherwise
-(de-duplication, windows, a results-topic) the rows are kept, counted, and then written.
+into one table and nowhere else, one pass over the records writes the files of good rows and counts all rows; a second
+one writes those that are dead or late, if there are any. Otherwise (de-duplication, windows, a results-topic) the rows
+are kept, counted, and then written.
 
 Every count comes from results of executors, once for each task that succeeded, as Spark may run stages again. Before
 anything is committed, the counts must add up, and the topics must be those of the plan. Before a table is committed,
@@ -181,7 +182,8 @@ class Batches:
             until.callback(rows.unpersist)
             staged, tally = None, tally_of(rows, duration(settings.watermark_delay, "watermark-delay"))
         if tally.reasons.get(UNKNOWN) and tables.last_batch(batch) != plan.number:
-            self.look_up(new_ids(rows))  # A repeated batch keeps to its plan.
+            rejected = rows if staged is None or staged.rejected is None else staged.rejected
+            self.look_up(new_ids(rejected))  # A repeated batch keeps to its plan.
         dropped = self._dropped(whole, rows, tally, settings) if settings.transform else 0
         if letters is None:  # Of dead letters, those that violate a rule stay what they are.
             applied = sum(tally.by_outcome.get(one, 0) for one in (GOOD, LATE))

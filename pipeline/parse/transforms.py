@@ -59,6 +59,14 @@ def good_columns(settings: Settings) -> list[Column]:
     return [sf.col("data.*"), *places, *raw]
 
 
+def good_column(parsed: DataFrame, name: str) -> Column:
+    """Returns the column `name` of `good_rows`."""
+    data = parsed.schema["data"].dataType
+    if isinstance(data, StructType) and name in data.names:
+        return sf.col("data")[name]
+    return sf.col(name if name == "_raw" else name.removeprefix("_"))
+
+
 def dead_letters(parsed: DataFrame, settings: Settings) -> DataFrame:
     """Returns the rejected records, complete, with the reason. `parsed`: rows with a reason."""
     return parsed.select(*dead_letter_columns(settings))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, cast, runtime_checkable
 
 import pyarrow.compute as pc
@@ -176,17 +176,18 @@ class BatchTables:
     @property
     def take_one_pass(self) -> bool:
         """Whether each row is used once, by a table whose files can be written before they are committed. Otherwise the
-        rows are counted first, and then written by `write`."""
+        rows are kept and counted first, and then written by `write`. So are those among lost ones, as one pass does not
+        count the first offset of each partition."""
         settings = self._settings
         needs = (settings.dedup_keys, settings.window, settings.results_topic, settings.transform, settings.rules)
-        used_again = settings.mode == "upsert" or any(needs)
+        used_again = settings.mode == "upsert" or settings.on_data_loss == "continue" or any(needs)
         return not used_again and all(isinstance(table, StagedTable) for table in self._of_outcomes().values())
 
     @contextmanager
     def staged(self, judged: DataFrame, most: int, batch: BatchId) -> Iterator[Staged]:
         """Writes the judged rows, at most `most`, for all tables that lack the batch, and counts all. What is not
         committed in the end is removed. Raises Spark's errors and PipelineError."""
-        tables, targets = self._of_outcomes(), {}
+        tables, targets, staged = self._of_outcomes(), {}, Staged()
         number = sf.lit(batch.number).cast("long").alias(BATCH_ID.name)
         good = transforms.good_columns(self._settings)
         columns = {GOOD: good, LATE: [*good, number]}
@@ -195,10 +196,15 @@ class BatchTables:
             directory = table.aside(batch)
             if directory is not None:
                 targets[outcome] = Target(table.place, directory, columns[outcome])
-        staged = write_all(judged, targets, self._layout, most)
+        if GOOD in targets:
+            by = tuple(transforms.good_column(judged, name) for name in self._layout.partition_by)
+            targets[GOOD] = replace(targets[GOOD], layout=self._layout, partitions=by)
         try:
+            write_all(judged, targets, self._layout, most, staged)
             yield staged
         finally:
+            if staged.rejected is not None:
+                staged.rejected.unpersist()
             for outcome, files in staged.files.items():
                 if files:
                     tables[outcome].discard(files)

@@ -77,22 +77,28 @@ def write_files(rows: DataFrame, place: Location, directory: str, layout: Layout
     Raises Spark's errors, and PipelineError if the files found by the driver do not have the rows; the written files
     that are known are then removed."""
     arranged = _arranged(rows, layout, tasks_for(rows, layout, expected))
+    found = write_arranged(arranged, place, directory, layout)
+    there = sum(one.rows for one in found)
+    if there != expected:
+        place.remove(*(one.path for one in found))
+        raise PipelineError(
+            f"{place}: {expected} rows were counted, but {there} written: the records were read again in between, "
+            "and differed",
+            "start the job again to repeat the batch",
+        )
+    return found
+
+
+def write_arranged(rows: DataFrame, place: Location, directory: str, layout: Layout) -> list[TableFile]:
+    """Writes any number of rows as `write_files` does, by a task for each of their partitions in Spark."""
     writer = _writer(place / directory if directory else place, layout)
-    written = arranged.mapInArrow(writer, WRITTEN_SCHEMA).collect()
+    written = rows.mapInArrow(writer, WRITTEN_SCHEMA).collect()
     prefix = f"{directory}/" if directory else ""
     try:
-        found = [read_back(place, prefix + one["path"], one["rows"], one["bytes"], one["host"]) for one in written]
-        there = sum(one.rows for one in found)
-        if there != expected:
-            raise PipelineError(
-                f"{place}: {expected} rows were counted, but {there} written: the records were read again in between, "
-                "and differed",
-                "start the job again to repeat the batch",
-            )
+        return [read_back(place, prefix + one["path"], one["rows"], one["bytes"], one["host"]) for one in written]
     except BaseException:
         place.remove(*(prefix + one["path"] for one in written))
         raise
-    return found
 
 
 def tasks_for(rows: DataFrame, layout: Layout, expected: int) -> int:

@@ -1,14 +1,15 @@
-"""One pass over the records writes the files of all tables and counts what they have."""
+"""One pass writes the good rows and counts all of them; a second one writes the others, if there are any."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -19,7 +20,7 @@ from odradek.pipeline.jobs.batch import tally_of
 from odradek.pipeline.parse.records import parsed
 from odradek.pipeline.parse.transforms import DEAD, GOOD, LATE, judged
 from odradek.pipeline.settings import Settings, make_settings
-from odradek.pipeline.sinks import one_pass
+from odradek.pipeline.sinks import table_files
 from odradek.pipeline.sinks.batch_tables import BatchTables
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.places import Places
@@ -88,7 +89,7 @@ def test_the_counts_are_those_of_a_count_beforehand(spark: SparkSession, tmp_pat
     with prepared(spark, settings).staged(rows, 7, BATCH) as staged:
         tally = staged.tally
     expected = tally_of(rows, duration(settings.watermark_delay, ""))
-    assert tally == dataclasses.replace(expected, buckets=set())
+    assert tally == dataclasses.replace(expected, buckets=set(), first={})
     assert tally.by_outcome == {GOOD: 3, DEAD: 3, LATE: 1}
     assert tally.newest_us == int(NOON.timestamp() + 3 * 3600) * 1_000_000
 
@@ -109,6 +110,39 @@ def test_a_table_that_has_the_batch_is_skipped_but_its_rows_are_counted(spark: S
     assert len(read_by_arrow(Places.of(settings).dead_letters, ["offset"])) == 3
 
 
+def test_a_batch_of_good_rows_takes_one_pass(spark: SparkSession, tmp_path: Path) -> None:
+    settings, seen = settings_of(tmp_path), tmp_path / "seen"
+    rows = judged(parsed(seen_each_time(records(spark, [order(0), order(1)]), seen), settings), NOON)
+    with prepared(spark, settings).staged(rows, 2, BATCH) as staged:
+        assert (staged.tally.by_outcome, staged.rejected) == ({GOOD: 2}, None)
+    assert seen.read_text() == "x"
+
+
+def seen_each_time(given: DataFrame, seen: Path, fewer: bool = False) -> DataFrame:
+    """Adds a letter to a file each time that the records are read. `fewer`: later reads lack the first record."""
+
+    def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            again = seen.exists()
+            with seen.open("a") as file:
+                file.write("x")
+            yield batch.slice(1 if fewer and again else 0)
+
+    return given.coalesce(1).mapInArrow(count, given.schema)
+
+
+def test_a_second_pass_that_finds_other_dead_rows_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    settings, seen = settings_of(tmp_path), tmp_path / "seen"
+    rows = judged(parsed(seen_each_time(records(spark, [b"{", order(1)]), seen, fewer=True), settings), NOON)
+    tables = prepared(spark, settings)
+    with (
+        pytest.raises(PipelineError, match="1 rows were counted, but 0 found: the records were read again"),
+        tables.staged(rows, 2, BATCH),
+    ):
+        pytest.fail("not reached")
+    assert not files_below(settings)
+
+
 @pytest.mark.parametrize("sink", ["delta", "parquet"])
 def test_files_that_are_not_committed_are_removed(spark: SparkSession, tmp_path: Path, sink: str) -> None:
     settings = settings_of(tmp_path, sink=sink)
@@ -127,7 +161,7 @@ def test_files_that_the_driver_cannot_read_are_removed(
     def unreadable(*_: object) -> None:
         raise PipelineError("not found")
 
-    monkeypatch.setattr(one_pass, "read_back", unreadable)
+    monkeypatch.setattr(table_files, "read_back", unreadable)
     with pytest.raises(PipelineError, match="not found"), tables.staged(rows_of(spark, settings), 7, BATCH):
         pytest.fail("not reached")
     assert not files_below(settings)
@@ -143,7 +177,7 @@ def test_a_batch_without_good_rows_writes_no_file_of_them(spark: SparkSession, t
 def test_only_batches_whose_rows_are_used_once_take_one_pass(spark: SparkSession, tmp_path: Path) -> None:
     plain = settings_of(tmp_path)
     more = [{"dedup_keys": ("id",)}, {"window": "1 minute"}, {"results_topic": "results"}]
-    more += [{"transform": "m:f"}, {"rules": {"id": "id > 0"}}]
+    more += [{"transform": "m:f"}, {"rules": {"id": "id > 0"}}, {"on_data_loss": "continue"}]
     found = [
         BatchTables(dataclasses.replace(plain, **one), Places.of(plain)).take_one_pass  # type: ignore[arg-type]
         for one in [{}, *more]
