@@ -43,7 +43,7 @@ setup-spark: $(SPARK_STAMP)
 
 $(SPARK_STAMP): $(STAMP)
 	@echo "setting up PySpark in $(VENV)" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'odradek[spark]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'odradek[iceberg,spark]'
 	@touch $@
 
 run: setup

@@ -12,6 +12,7 @@ A settings file is TOML with the names below (dashes and underscores are equival
     [rules]    # conditions on rows, as SQL expressions
     [kafka]    # for the connector's consumers, as `kafka.NAME`
     [store]    # for the object store, as delta-rs names them: aws_endpoint, allow_http ...
+    [iceberg]  # for the catalog of Iceberg tables, as pyiceberg names them
     [spark]    # for the session, unchanged
 
 Flags override the file, and the file overrides the defaults. Unknown names and invalid values are errors. Values
@@ -132,7 +133,7 @@ class Settings:
     window_sums: tuple[str, ...] = setting((), "columns that windows sum, in addition to the count", metavar="COLUMN")
 
     # Output.
-    sink: str = setting("delta", "format of the tables", choices=("delta", "parquet"))
+    sink: str = setting("delta", "format of the tables", choices=("delta", "iceberg", "parquet"))
     mode: str = setting(
         "append",
         "append each record as a row; or upsert, which keeps one row for each key and deletes it at a tombstone",
@@ -186,6 +187,7 @@ class Settings:
     rules: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict)
     store: Mapping[str, str] = field(default_factory=dict)
+    iceberg: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -251,6 +253,7 @@ OPTION_TABLES = {
     "rules": "SQL conditions on rows: `CONDITION`, `warn: CONDITION` or `fail above 1 %: CONDITION`",
     "kafka": "options of the connector's consumers",
     "store": "options of the object store, as delta-rs names them",
+    "iceberg": "catalog of the Iceberg tables: its properties as pyiceberg names them, `catalog` and `namespace`",
     "spark": "options of the Spark session",
 }
 """The settings with free options: tables in the file, and flags such as `--kafka NAME=VALUE`."""

@@ -56,6 +56,7 @@ def main() -> int:
     )
     parser.add_argument("directory", nargs="?", type=Path, default=Path("pipeline-demo"))
     parser.add_argument("--records", type=int, default=RECORDS)
+    parser.add_argument("--sink", choices=("delta", "iceberg"), default="delta")
     arguments = parser.parse_args()
     try:
         directory = _emptied(arguments.directory.absolute())
@@ -69,6 +70,8 @@ def main() -> int:
                 schema=SCHEMA,
                 batch=-(-arguments.records // 4),
             )
+            if arguments.sink != "delta":
+                text += f'sink = "{arguments.sink}"\n'
             settings.write_text(text)
             _print_step(f"broker on {bootstrap}, with its log in {directory / 'broker'}")
             _run("topics", "create", TOPIC, "--partitions", f"{PARTITIONS}", "--bootstrap-server", bootstrap)
@@ -76,7 +79,7 @@ def main() -> int:
             _produce(bootstrap, records)
             _print_step(f"{len(records)} records in topic {TOPIC}: orders, some duplicate, some late, some invalid")
             _run("pipeline", "ingest", "--settings", f"{settings}")
-            show_tables(directory / "lake", sys.stdout)
+            show_tables(make_settings(read_settings(settings)), sys.stdout)
             _run("pipeline", "report", "--settings", f"{settings}")
             _run("groups", "describe", "odradek-orders", "--bootstrap-server", bootstrap)
             _run("pipeline", "sql", QUERY, "--settings", f"{settings}")

@@ -30,7 +30,8 @@ def run(settings: Settings, out: TextIO | None = None) -> int:
 
 
 def _compact(settings: Settings, out: TextIO) -> None:
-    from odradek.pipeline.sinks.compaction import compact_table, summary_lines
+    from odradek.pipeline.sinks.compaction import Compacted, compact_table, summary_lines
+    from odradek.pipeline.sinks.iceberg_tables import iceberg_place
     from odradek.pipeline.state.delta_tables import table_at
 
     places = Places.of(settings)
@@ -41,17 +42,25 @@ def _compact(settings: Settings, out: TextIO) -> None:
             f"the pipeline {settings.name!r} has no tables in {settings.lake}",
             "run `odradek pipeline ingest` first, or set its lake, state and name",
         )
-    plain = [place.url for place in tables.values() if table_at(place) is None]
+    target_size, plain = settings.compact_target_size, []
     with alone(places.state, COMPACT_LOCK, "another compact is running"):
         closed_before = _closed_before(settings, places)
         for name, place in tables.items():
-            if place.url not in plain:
-                done = compact_table(name, place, settings.compact_target_size, retention, closed_before)
+            done: Compacted | None = None
+            if table_at(place) is not None:
+                done = compact_table(name, place, target_size, retention, closed_before)
+            elif (iceberg := iceberg_place(place, settings)) is not None:
+                from odradek.pipeline.sinks.iceberg.compaction import compact_iceberg
+
+                done = compact_iceberg(name, iceberg, target_size, retention, closed_before)
+            if done is None:
+                plain.append(place.url)
+            else:
                 print(*summary_lines([done]), sep="\n", file=out)
     if plain:
         raise PipelineError(
             f"{' and '.join(plain)}: plain Parquet files cannot be merged while they may be read",
-            "use sink = delta, or write larger batches: a longer trigger, a higher max-offsets-per-trigger",
+            "use sink = delta or iceberg, or write larger batches: a longer trigger, a higher max-offsets-per-trigger",
         )
 
 

@@ -32,6 +32,7 @@ from odradek.pipeline.variables import hidden
 
 PACKAGES = ("pyspark", "deltalake", "pyarrow", "pandas", "obstore", "protobuf", "kafka-python", "matplotlib")
 INSTALL = "pip install 'odradek[spark]'"
+INSTALL_ICEBERG = "pip install 'odradek[iceberg]'"
 PATIENCE_MS = 5000
 """How long the broker may take to respond."""
 LITTLE_SPACE = 1 << 30
@@ -49,12 +50,14 @@ def run(settings: Settings) -> int:
 
 def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     """Yields all findings, in the order in which a job would encounter them."""
-    yield _packages()
+    yield _packages(settings)
     yield from _with_packages("SPARK_HOME", lambda: iter([_attempt("SPARK_HOME", lambda: _spark_home(environ))]))
     yield from _with_packages("Java", lambda: iter([_attempt("Java", lambda: _java(environ))]))
     yield _attempt("memory", lambda: _memory(settings, environ))
     yield from _with_packages("jars", lambda: iter([_attempt("jars", lambda: _jars(environ))]))
     yield _lake(settings, Places.of(settings))
+    if settings.sink == "iceberg" and settings.iceberg:
+        yield from _with_packages("catalog", lambda: iter([_attempt("catalog", lambda: _catalog(settings))]))
     answers = False
     for finding in _with_packages("broker", lambda: _broker_and_topics(settings)):
         yield finding
@@ -82,16 +85,17 @@ def _with_packages(subject: str, look: Callable[[], Iterator[Finding]]) -> Itera
         yield Finding(subject, PROBLEM, f"cannot be checked without {str(error.name).split('.')[0]}", INSTALL)
 
 
-def _packages() -> Finding:
+def _packages(settings: Settings) -> Finding:
     found, missing = [], []
-    for name in PACKAGES:
+    for name in (*PACKAGES, "pyiceberg") if settings.sink == "iceberg" else PACKAGES:
         try:
             found.append(f"{name} {pyspark_version() if name == 'pyspark' else version(name)}")
         except PackageNotFoundError:
             missing.append(name)
+    install = INSTALL_ICEBERG if missing == ["pyiceberg"] else INSTALL
     python = f"Python {sys.version.split()[0]} at {sys.executable}"
     if missing:
-        return Finding("packages", PROBLEM, f"{python} lacks {', '.join(missing)}", INSTALL)
+        return Finding("packages", PROBLEM, f"{python} lacks {', '.join(missing)}", install)
     return Finding("packages", OK, f"{python}; {', '.join(found)}")
 
 
@@ -100,6 +104,15 @@ def _spark_home(environ: Mapping[str, str]) -> Finding:
     if (home := spark_home(pyspark_version(), environ)) is not None:
         return Finding("SPARK_HOME", OK, f"is {home}, whose engine has PySpark's version")
     return Finding("SPARK_HOME", OK, "is not set, so PySpark's own engine is used")
+
+
+def _catalog(settings: Settings) -> Finding:
+    """Raises PipelineError."""
+    from odradek.pipeline.sinks.iceberg.tables import TablePlace
+
+    rows = TablePlace(Places.of(settings).rows, settings.iceberg)
+    says = "has no table yet" if rows.find() is None else "has the table"
+    return Finding("catalog", OK, f"{says} {'.'.join(rows.name)}")
 
 
 def _registry(settings: Settings) -> Finding:

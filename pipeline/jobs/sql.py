@@ -7,7 +7,10 @@ versions.
 
 from __future__ import annotations
 
+import re
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from odradek.pipeline.errors import PipelineError
@@ -40,18 +43,31 @@ def run(settings: Settings, query: str, out: TextIO | None = None) -> int:
 
 def queried(settings: Settings, query: str, most_rows: int | None = None) -> pa.Table:
     """Returns the result of a query of the pipeline's tables, or its first rows. Raises PipelineError."""
+    with tempfile.TemporaryDirectory(prefix="odradek-") as scratch:
+        return _queried(settings, query, most_rows, Path(scratch))
+
+
+def _queried(settings: Settings, query: str, most_rows: int | None, scratch: Path) -> pa.Table:
     import pyarrow as pa
     from deltalake import QueryBuilder
 
+    from odradek.pipeline.sinks.iceberg_tables import iceberg_place
     from odradek.pipeline.state.delta_tables import table_at
 
     if not query.split() or query.split()[0].upper() not in READING:
         raise PipelineError(f"the query begins with none of {', '.join(READING)}", "`sql` changes no table")
     builder, there, plain = QueryBuilder(), list[str](), list[str]()
     for name, place in Places.of(settings).tables.items():
+        shown = "ledger" if name == "batches" else name
         table = table_at(place)
+        if table is None and (iceberg := iceberg_place(place, settings)) is not None:
+            from odradek.pipeline.sinks.iceberg.delta_view import delta_view
+
+            if not re.search(rf"\b{shown}\b", query, re.IGNORECASE):
+                there.append(shown)
+                continue
+            table = delta_view(iceberg, scratch / shown)
         if table is not None:
-            shown = "ledger" if name == "batches" else name
             builder.register(shown, table)
             there.append(shown)
         elif place.is_there():

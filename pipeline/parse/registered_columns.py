@@ -19,7 +19,7 @@ from odradek.pipeline.parse.proto_files import compiled
 from odradek.pipeline.parse.protobuf_messages import columns_of, message_type
 from odradek.pipeline.parse.protobuf_rows import Source
 from odradek.pipeline.parse.schemas import avro_columns, kind_name, whole_schema
-from odradek.pipeline.parse.widening import MOST_DIGITS, is_wider, nullable, widened
+from odradek.pipeline.parse.widening import MOST_DIGITS, is_promoted, is_wider, nullable, widened
 from odradek.pipeline.registry.schema import KnownSchemas, Schema
 from odradek.pipeline.settings import Settings
 
@@ -46,14 +46,15 @@ def learned(known: KnownSchemas, number: int, schema: Schema, settings: Settings
 
 def _refuse_unstorable(before: StructType, after: StructType, settings: Settings) -> None:
     """Raises PipelineError if a column has grown as its tables cannot."""
+    can_grow = is_promoted if settings.sink == "iceberg" else is_wider
     for one in before:
         old, new = one.dataType, after[one.name].dataType
         says = f"{one.name} is {kind_name(new)}, but it was {kind_name(old)}, and"
         if new != old and settings.sink == "parquet":
             raise PipelineError(f"{says} a plain Parquet table keeps the types of its columns")
-        if not is_wider(new, old):  # Only of a derived column.
+        if not can_grow(new, old):  # A derived column, or one that becomes wider than Iceberg allows.
             raise PipelineError(f"{says} the table cannot follow")
-        if one.name in settings.window_sums and not is_wider(_sum(new), _sum(old)):
+        if one.name in settings.window_sums and not can_grow(_sum(new), _sum(old)):
             raise PipelineError(f"{says} the sums of the windows cannot follow")
 
 

@@ -1,4 +1,5 @@
-"""Types that grow: which types a column can have after another, by the rules of Delta's type widening.
+"""Types that grow: which types a column can have after another, by the rules of Delta's type widening. Those of
+Iceberg's type promotion are fewer (`is_promoted`).
 
 | from | to |
 |---|---|
@@ -115,6 +116,23 @@ def is_wider(kind: DataType, than: DataType) -> bool:
         return widened(than, kind) == nullable(kind)
     except Unlike:
         return False
+
+
+def is_promoted(kind: DataType, than: DataType) -> bool:
+    """Whether an Iceberg column of the other type can get this type, or has it: INT becomes LONG, FLOAT becomes DOUBLE,
+    DECIMAL gets digits before the point. A STRUCT gets fields, and its fields, the elements of an ARRAY and the values
+    of a MAP grow like columns. BYTE and SHORT are INT."""
+    if isinstance(kind, StructType) and isinstance(than, StructType):
+        kinds = {one.name: one.dataType for one in kind}
+        return all(one.name in kinds and is_promoted(kinds[one.name], one.dataType) for one in than)
+    if isinstance(kind, ArrayType) and isinstance(than, ArrayType):
+        return is_promoted(kind.elementType, than.elementType)
+    if isinstance(kind, MapType) and isinstance(than, MapType):
+        return nullable(kind.keyType) == nullable(than.keyType) and is_promoted(kind.valueType, than.valueType)
+    if isinstance(kind, DecimalType) and isinstance(than, DecimalType):
+        return kind.scale == than.scale and kind.precision >= than.precision
+    after, before = (IntegerType if isinstance(one, ByteType | ShortType) else type(one) for one in (kind, than))
+    return after == before or (before, after) in ((IntegerType, LongType), (FloatType, DoubleType))
 
 
 def fitted(read: Column, there: DataType, wanted: DataType) -> Column:

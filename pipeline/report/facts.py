@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from statistics import median
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,7 @@ from odradek.pipeline.kafka.lag import PartitionLag, partition_lags
 from odradek.pipeline.kafka.offsets import Offsets
 from odradek.pipeline.report.alarms import alarms, notes
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.iceberg_tables import iceberg_place
 from odradek.pipeline.state.accounting import OUTCOMES
 from odradek.pipeline.state.delta_tables import table_at
 from odradek.pipeline.state.ledger import Ledger, LedgerRow
@@ -45,6 +46,9 @@ from odradek.pipeline.state.location import Location
 from odradek.pipeline.state.places import Places
 from odradek.pipeline.state.selection import REDRIVE
 from odradek.pipeline.variables import hidden
+
+if TYPE_CHECKING:
+    from odradek.pipeline.sinks.iceberg.tables import TablePlace
 
 MOST_BATCHES = 1000
 COUNTS = ("rows_in", "redriven", *OUTCOMES, "lost", "files_written", "bytes_written")
@@ -76,7 +80,7 @@ def facts_of(settings: Settings, now: datetime, patience_ms: int) -> Facts | Non
         "redriven": _reasons(whole["redriven_reasons"].combine_chunks()),
         "warnings": _reasons(whole["warnings"].combine_chunks()),
         "batches": [_batch(row) for row in recent],
-        "tables": dict(_tables(places)),
+        "tables": dict(_tables(settings)),
         "lag": _lag(settings, last.end_offsets, patience_ms),
     }
     facts |= {"alarms": list(alarms(facts, settings)), "notes": list(notes(facts))}
@@ -130,11 +134,13 @@ def _iso(time: datetime | None) -> str | None:
     return None if time is None else time.isoformat(timespec="milliseconds")
 
 
-def _tables(places: Places) -> Iterable[tuple[str, Facts]]:
-    for name, place in places.tables.items():
+def _tables(settings: Settings) -> Iterable[tuple[str, Facts]]:
+    for name, place in Places.of(settings).tables.items():
         table = table_at(place)
         if table is not None:
             yield name, _delta(place, table)
+        elif (iceberg := iceberg_place(place, settings)) is not None:
+            yield name, _iceberg(iceberg)
         elif place.is_local and place.path.is_dir():
             yield name, _parquet(place)
 
@@ -144,6 +150,16 @@ def _delta(place: Location, table: DeltaTable) -> Facts:
     counts = files.column("num_records").to_pylist()
     rows = None if None in counts else sum(counts)
     return _table(place, "delta", table.version(), files.column("size_bytes").to_pylist(), rows)
+
+
+def _iceberg(place: TablePlace) -> Facts:
+    from odradek.pipeline.sinks.iceberg.data_files import files_of
+    from odradek.pipeline.sinks.iceberg.tables import version_of
+
+    table = place.open()
+    files = files_of(table)
+    sizes, rows = [one.file_size_in_bytes for one in files], sum(one.record_count for one in files)
+    return _table(place.place, "iceberg", version_of(table), sizes, rows)
 
 
 def _parquet(place: Location) -> Facts:

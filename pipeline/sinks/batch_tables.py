@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol, cast, runtime_checkable
+from functools import partial
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -24,6 +25,7 @@ from odradek.pipeline.sinks.changed_keys import ChangedKeys
 from odradek.pipeline.sinks.delta import DeltaSink, nothing
 from odradek.pipeline.sinks.delta_upserts import DeltaUpserts
 from odradek.pipeline.sinks.delta_windows import DeltaWindows
+from odradek.pipeline.sinks.iceberg_tables import INSTALL
 from odradek.pipeline.sinks.known_events import DataFiles, Spans
 from odradek.pipeline.sinks.one_pass import Staged, Target, write_all
 from odradek.pipeline.sinks.parquet import ParquetSink
@@ -50,7 +52,7 @@ REDRIVEN = StructType(
 
 
 class Table(Protocol):
-    """The common interface of DeltaSink and ParquetSink."""
+    """The common interface of all sinks of rows."""
 
     @property
     def place(self) -> Location: ...
@@ -69,6 +71,22 @@ class StagedTable(Table, Protocol):
     def discard(self, files: Sequence[TableFile]) -> None: ...
 
 
+class UpsertTable(Table, Protocol):
+    """A table with one row for each key."""
+
+    def merge(self, rows: DataFrame, changes: ChangedKeys, batch: BatchId) -> Written: ...
+
+
+class WindowsTable(Protocol):
+    """A table of event-time windows."""
+
+    @property
+    def place(self) -> Location: ...
+    def last_batch(self, batch: BatchId) -> int | None: ...
+    def prepare(self, schema: StructType) -> None: ...
+    def add(self, rows: DataFrame, batch: BatchId) -> Written: ...
+
+
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
     """The rows of a batch by outcome, parsed and not committed. Each use executes them again.
@@ -83,28 +101,54 @@ class JudgedRows:
     redriven: DataFrame | None = None
 
 
+class Sinks(NamedTuple):
+    """What makes the tables of one format."""
+
+    rows: Callable[[Location, str, Layout], Table]
+    upserts: Callable[[Location, str, Layout, Sequence[str]], UpsertTable]
+    windows: Callable[[Location, Sequence[str]], WindowsTable]
+
+
+def sinks_of(settings: Settings, reached: Callable[[str], None]) -> Sinks:
+    """Returns the sinks of the format that the settings name. Raises PipelineError if its package is missing."""
+    if settings.sink == "iceberg":
+        try:
+            from odradek.pipeline.sinks.iceberg.sink import IcebergSink
+            from odradek.pipeline.sinks.iceberg.upserts import IcebergUpserts
+            from odradek.pipeline.sinks.iceberg.windows import IcebergWindows
+        except ModuleNotFoundError as error:
+            raise PipelineError(f"the sink iceberg needs {error.name}", INSTALL) from error
+
+        common: dict[str, Any] = {"reached": reached, "catalog": settings.iceberg}
+        return Sinks(
+            partial(IcebergSink, **common), partial(IcebergUpserts, **common), partial(IcebergWindows, **common)
+        )
+    rows = ParquetSink if settings.sink == "parquet" else DeltaSink
+    return Sinks(
+        partial(rows, reached=reached), partial(DeltaUpserts, reached=reached), partial(DeltaWindows, reached=reached)
+    )
+
+
 class BatchTables:
     """All tables and topics to which batches are written, by the settings. Raises PipelineError."""
 
     def __init__(self, settings: Settings, places: Places, reached: Callable[[str], None] = nothing) -> None:
-        if settings.window and settings.sink != "delta":
-            raise PipelineError("windows need the delta sink", "set sink to delta, or leave window empty")
-        kind = DeltaSink if settings.sink == "delta" else ParquetSink
+        if settings.window and settings.sink == "parquet":
+            raise PipelineError("windows need the sink delta or iceberg", "set one of them, or leave window empty")
         self._layout = layout = Layout(settings.partition_by, settings.files_per_batch)
         self._settings = settings
         self._ledger = Ledger(places.ledger)
+        make = sinks_of(settings, reached)
         self.upserts = (
-            DeltaUpserts(places.rows, "rows", layout, settings.upsert_keys, reached)
-            if settings.mode == "upsert"
-            else None
+            make.upserts(places.rows, "rows", layout, settings.upsert_keys) if settings.mode == "upsert" else None
         )
-        self.rows: Table = self.upserts or kind(places.rows, "rows", layout, reached)
-        self.dead_letters: Table = kind(places.dead_letters, "dead_letters", Layout(), reached)
-        self.late: Table | None = kind(places.late, "late", Layout(), reached) if settings.late_rows == "keep" else None
-        self.windows: DeltaWindows | None = (
-            DeltaWindows(places.windows, settings.window_by, reached) if settings.window else None
+        self.rows: Table = self.upserts or make.rows(places.rows, "rows", layout)
+        self.dead_letters: Table = make.rows(places.dead_letters, "dead_letters", Layout())
+        self.redriven: Table = make.rows(places.redriven, "redriven", Layout())
+        self.late: Table | None = make.rows(places.late, "late", Layout()) if settings.late_rows == "keep" else None
+        self.windows: WindowsTable | None = (
+            make.windows(places.windows, settings.window_by) if settings.window else None
         )
-        self.redriven: Table = kind(places.redriven, "redriven", Layout(), reached)
         self._results = ResultsTopic(settings, reached) if settings.results_topic else None
 
     def prepare(self, parsed: DataFrame) -> None:
@@ -222,6 +266,6 @@ class BatchTables:
         late = {} if self.late is None else {LATE: self.late}
         return cast("dict[str, StagedTable]", {DEAD: self.dead_letters, **late, GOOD: self.rows})
 
-    def _all(self) -> list[Table | DeltaWindows]:
+    def _all(self) -> list[Table | WindowsTable]:
         tables = (self.dead_letters, self.redriven, self.rows, self.late, self.windows)
         return [table for table in tables if table is not None]

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,24 +20,21 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.sinks.changed_files import ORDERED, ROWS_PER_FILE, ChangedFiles
 from odradek.pipeline.sinks.changed_keys import ChangedKeys
 from odradek.pipeline.sinks.delta import DeltaSink, nothing
 from odradek.pipeline.sinks.delta_commit import Conflict, commit_replacement, refuse_unsupported
 from odradek.pipeline.sinks.known_events import DataFiles
 from odradek.pipeline.sinks.table_files import Layout, TableFile, Written, write_files
-from odradek.pipeline.sinks.table_rows import PATH, rows_of
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.delta_tables import has_batch, open_table
 from odradek.pipeline.state.location import Location
 
 ATTEMPTS = 8
 PAUSE_S = 0.25
-ROWS_PER_FILE = 1_000_000
-ORDERED = (ByteType, ShortType, IntegerType, LongType, StringType, DateType)
-"""Types whose statistics are exact, and ordered alike in Spark and Arrow."""
 
 
 class DeltaUpserts(DeltaSink):
@@ -88,7 +84,9 @@ class DeltaUpserts(DeltaSink):
         app, table = batch.app(self.name), open_table(self.place)
         if has_batch(table, app, batch.number):
             return Written()
-        found, files = _Found(table, self.place, changes, self.keys), []
+        there, logged = candidates(table, self.place, changes.keys, self.keys)
+        schema = StructType.fromJson(json.loads(table.schema().to_json()))
+        found, files = ChangedFiles(there, schema, changes, self.keys), []
         expected = changes.upserts + found.kept
         if expected:
             merged = found.rows().unionByName(rows, allowMissingColumns=True)
@@ -96,7 +94,8 @@ class DeltaUpserts(DeltaSink):
             files = write_files(merged, self.place, "", layout, expected)
         self._reached(f"{self.name}: files written")
         try:
-            commit_replacement(self.place, table, found.logged, files, self._layout.partition_by, app, batch.number)
+            removed = [logged[number] for number in found.numbers]
+            commit_replacement(self.place, table, removed, files, self._layout.partition_by, app, batch.number)
         except BaseException:
             self._clean_up(files, app, batch)
             raise
@@ -107,44 +106,6 @@ class DeltaUpserts(DeltaSink):
         """Removes the files of a failed commit, unless it succeeded in spite of the error."""
         if not has_batch(open_table(self.place), app, batch.number):
             self.place.remove(*(file.path for file in files))
-
-
-class _Found:
-    """The files of a version that have changed keys. `logged`: their paths in the log. `kept`: the number of their
-    other rows.
-    """
-
-    def __init__(self, table: DeltaTable, place: Location, changes: ChangedKeys, keys: Sequence[str]) -> None:
-        self._spark = changes.keys.sparkSession
-        self._keys = list(keys)
-        self._changed = sf.broadcast(changes.keys) if changes.few else changes.keys
-        self._schema = StructType.fromJson(json.loads(table.schema().to_json()))
-        files, logged = candidates(table, place, changes.keys, keys)
-        matches = {row[PATH]: row for row in self._matches(files)} if files.paths else {}
-        chosen = [number for number, path in enumerate(files.paths) if path in matches]
-        partitions = files.partitions
-        self._files = DataFiles(
-            place,
-            [files.paths[number] for number in chosen],
-            [partitions[number] for number in chosen] if partitions else [],
-        )
-        self.logged = [logged[number] for number in chosen]
-        self.kept = sum(row["rows"] - row["changed"] for row in matches.values())
-
-    def rows(self) -> DataFrame:
-        """Returns the rows of the files whose keys are not changed."""
-        if not self._files.paths:
-            return self._spark.createDataFrame([], self._schema)
-        there = rows_of(self._spark, self._files, self._schema, self._keys)
-        return there.join(self._changed, self._keys, "left_anti").select(*(f"`{name}`" for name in self._schema.names))
-
-    def _matches(self, candidates: DataFiles) -> list[Any]:
-        """Returns the number of rows, and of those with changed keys, of each file that has some."""
-        columns = StructType([self._schema[name] for name in self._keys])
-        there = rows_of(self._spark, candidates, columns, self._keys, with_path=True)
-        marked = there.join(self._changed.withColumn("_changed", sf.lit(1)), self._keys, "left")
-        counted = marked.groupBy(PATH).agg(sf.count(sf.lit(1)).alias("rows"), sf.count("_changed").alias("changed"))
-        return counted.where("changed > 0").collect()
 
 
 def candidates(

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.sinks.delta import nothing
+from odradek.pipeline.sinks.iceberg_tables import has_iceberg_metadata
 from odradek.pipeline.sinks.known_events import DataFiles, Spans
 from odradek.pipeline.sinks.table_files import Layout, TableFile, Written, partition_values, write_files
 from odradek.pipeline.state.batch_id import BatchId
@@ -36,7 +37,7 @@ class ParquetSink:
         if not place.is_local:
             raise PipelineError(
                 f"{place}: an object store cannot publish the files of a batch atomically, which plain Parquet needs",
-                "set sink to delta",
+                "set sink to delta or iceberg",
             )
         self.place = place
         self.name = name
@@ -44,8 +45,8 @@ class ParquetSink:
         self._reached = reached
 
     def last_batch(self, batch: BatchId) -> int | None:
-        """Returns the number of the last batch. Raises PipelineError if the directory is a Delta table."""
-        self._refuse_delta()
+        """Returns the number of the last batch. Raises PipelineError if the directory is a table of another format."""
+        self._refuse_tables()
         return max(self._batches(), default=None)
 
     def files(self, column: str, spans: Spans) -> DataFiles:
@@ -55,8 +56,8 @@ class ParquetSink:
         return DataFiles(self.place, files, [dict(partition_values(file, names)) for file in files] if names else [])
 
     def prepare(self, schema: StructType) -> None:
-        """Creates the directory. Raises PipelineError if it is a Delta table, or has columns of other types."""
-        self._refuse_delta()
+        """Creates the directory. Raises PipelineError if it is another table, or its columns have other types."""
+        self._refuse_tables()
         path = self.place.path
         shutil.rmtree(path / STAGING, ignore_errors=True)  # Left over by a killed attempt.
         path.mkdir(parents=True, exist_ok=True)
@@ -94,9 +95,11 @@ class ParquetSink:
         """Removes files that were not committed."""
         shutil.rmtree(self.place.path / STAGING, ignore_errors=True)
 
-    def _refuse_delta(self) -> None:
+    def _refuse_tables(self) -> None:
         if (self.place.path / "_delta_log").is_dir():
             raise PipelineError(f"{self.place} is a Delta table", "set sink to delta, or another name")
+        if has_iceberg_metadata(self.place):
+            raise PipelineError(f"{self.place} is an Iceberg table", "set sink to iceberg, or another name")
 
     def _batches(self) -> list[int]:
         path = self.place.path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -46,6 +46,14 @@ def _reader(place: Location, wanted: pa.Schema) -> Callable[[Iterable[pa.RecordB
                 yield from _rows(place, constants, wanted)
 
     return read
+
+
+def read_rows(
+    place: Location, path: str, partition: Mapping[str, str | None], wanted: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yields the columns `wanted` of a file's rows in this process. A column that the file lacks is null."""
+    constants = {name: pa.scalar(value, pa.string()) for name, value in partition.items() if name in wanted.names}
+    yield from _rows(place, {PATH: pa.scalar(path), **constants}, wanted)
 
 
 def _rows(place: Location, constants: dict[str, Any], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,7 @@ class BatchId:
     number: int
 
     def app(self, table: str) -> str:
-        """The application id under which a table's log stores the number of the last written batch (Delta's `txn`)."""
+        """The application id under which a table keeps the number of the last written batch."""
         return f"{self.pipeline}/{table}"
 
     def __str__(self) -> str:

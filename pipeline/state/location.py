@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -149,6 +150,14 @@ class Location:
         for part in obstore.list(self._store(), prefix or None):
             found |= {one["path"]: one["size"] for one in part}
         return found
+
+    def modified(self) -> dict[str, datetime]:
+        """Returns when the files below this location were written, by their paths relative to it."""
+        import obstore
+
+        if not self._may_have_files():
+            return {}
+        return {one["path"]: one["last_modified"] for part in obstore.list(self._store()) for one in part}
 
     def names(self, beginning: str = "") -> list[str]:
         """Returns the files directly in this location whose names start with `beginning`."""

@@ -10,6 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.history import refuse_unfinished
@@ -18,6 +20,8 @@ from odradek.pipeline.jobs.state_findings import state_findings
 from odradek.pipeline.kafka.topics import KnownTopic, look
 from odradek.pipeline.report.findings import PROBLEM
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.iceberg.batches import marks_of
+from odradek.pipeline.sinks.iceberg.tables import TablePlace
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.places import Places
 from odradek.pipeline.state.plan import Plan, Plans, judging_settings
@@ -50,6 +54,11 @@ def write(settings: Settings, number: int) -> None:
     """Writes a batch into the tables of rows and of dead letters."""
     places, name = Places.of(settings), BatchId(settings.name, number)
     for place, table in ((places.rows, "rows"), (places.dead_letters, "dead_letters")):
+        if settings.sink == "iceberg":
+            sink = TablePlace(place, settings.iceberg)
+            opened = sink.find() or sink.create(Schema(NestedField(1, "id", LongType())), ())
+            opened.append(pa.table({"id": [number]}), snapshot_properties=marks_of(name.app(table), number))
+            continue
         properties = CommitProperties(app_transactions=[Transaction(name.app(table), number)])
         write_deltalake(place.url, pa.table({"id": [number]}), mode="append", commit_properties=properties)
 

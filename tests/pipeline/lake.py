@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from kafka import KafkaProducer
+from pyiceberg.table import StaticTable, Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual
@@ -72,18 +74,35 @@ def columns_of(settings: Settings) -> list[str]:
     return [part.split()[0] for part in settings.schema.split(",")]
 
 
+def is_iceberg(path: os.PathLike[str]) -> bool:
+    return (Path(path) / "metadata").is_dir()
+
+
+def open_iceberg(path: os.PathLike[str]) -> Table:
+    """Opens an Iceberg table without the pipeline: by its directory."""
+    return StaticTable.from_metadata(os.fspath(path))
+
+
 def read_by_spark(spark: SparkSession, path: os.PathLike[str], columns: Sequence[str]) -> DataFrame:
-    """Reads the files in a Delta table's log with Spark's own Parquet reader."""
-    files = DeltaTable(path).file_uris()
+    """Reads the files in a table's log with Spark's own Parquet reader. The table is one of Delta or Iceberg."""
+    if is_iceberg(path):
+        scan, root = open_iceberg(path).scan(), f"{os.fspath(path)}/data"
+        files = [one.file.file_path.removeprefix("file://") for one in scan.plan_files()]
+        schema = Schema.from_arrow(scan.to_arrow().schema)
+    else:
+        files, root, schema = DeltaTable(path).file_uris(), os.fspath(path), DeltaTable(path).schema()
     if not files:
-        whole = StructType.fromJson(json.loads(DeltaTable(path).schema().to_json()))
+        whole = StructType.fromJson(json.loads(schema.to_json()))
         return spark.createDataFrame([], whole).select(*columns)
-    read = spark.read.option("basePath", str(path)).option("mergeSchema", "true").parquet(*files)
+    read = spark.read.option("basePath", root).option("mergeSchema", "true").parquet(*files)
     return read.select(*columns)
 
 
 def read_by_arrow(path: os.PathLike[str], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Reads a Delta table with delta-rs."""
+    """Reads a table with delta-rs or pyiceberg, of which neither knows the other's tables."""
+    if is_iceberg(path):
+        found: list[dict[str, Any]] = open_iceberg(path).scan(selected_fields=tuple(columns)).to_arrow().to_pylist()
+        return found
     rows: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table(columns=list(columns)).to_pylist()
     return rows
 

@@ -21,7 +21,7 @@ def test_a_file_gives_settings_with_dashes_and_tables_of_options(tmp_path: Path)
         ({"nmae": "x"}, r"unknown setting 'nmae'; did you mean name\?"),
         ({"dedup_key": "x"}, r"unknown setting 'dedup-key'; did you mean dedup-keys\?"),
         ({"flavour": "x"}, "unknown setting 'flavour'; `odradek pipeline ingest --help` lists them"),
-        ({"sink": "csv"}, "sink is 'csv', not one of delta, parquet"),
+        ({"sink": "csv"}, "sink is 'csv', not one of delta, iceberg, parquet"),
         ({"max_offsets_per_trigger": "many"}, "max-offsets-per-trigger must be a number"),
         ({"max_offsets_per_trigger": True}, "must be a number"),
         ({"max_offsets_per_trigger": -1}, "must be a number from 0 up"),

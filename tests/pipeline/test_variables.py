@@ -60,7 +60,7 @@ def test_short_secrets_are_hidden_as_words_and_numbers_stay() -> None:
     [
         ('lake = "${env:NOWHERE}"', "lake: the environment variable 'NOWHERE' is not set; set it, or write the value"),
         ('[kafka]\n"a.b" = "${env:}"', r"kafka\.a\.b: the environment variable '' is not set"),
-        ('sink = "${env:PASSWORD}"', r"sink is '\$\{env:PASSWORD\}', not one of delta, parquet"),
+        ('sink = "${env:PASSWORD}"', r"sink is '\$\{env:PASSWORD\}', not one of delta, iceberg, parquet"),
         ('name = "${env:PASSWORD}"', r"name '\$\{env:PASSWORD\}' must have 1-101 letters"),
         ('driver-memory = ["${env:PASSWORD}"]', r"driver-memory must be a string, not \['\$\{env:PASSWORD\}'\]"),
     ],

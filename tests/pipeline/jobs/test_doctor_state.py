@@ -44,9 +44,9 @@ ITSELF = "nothing to do: the next job handles it"
 COUNTED = "nothing to do: the job continues with what is left, and counts the loss"
 
 
-@pytest.fixture
-def settings(orders: Settings) -> Settings:
-    return replace(orders, dedup_keys=("id",))
+@pytest.fixture(params=["delta", "iceberg"])
+def settings(orders: Settings, request: pytest.FixtureRequest) -> Settings:
+    return replace(orders, dedup_keys=("id",), sink=request.param)
 
 
 @pytest.fixture
@@ -146,14 +146,20 @@ def test_a_problem_has_the_text_of_the_jobs_refusal(settings: Settings, mishap: 
 
 def test_another_sink_or_name_is_a_problem(settings: Settings) -> None:
     ingested(settings)
-    assert "is a Delta table" in findings_of(replace(settings, sink="parquet"), False)["state"][1]
+    kind, other = ("a Delta", "iceberg") if settings.sink == "delta" else ("an Iceberg", "delta")
+    assert f"is {kind} table" in findings_of(replace(settings, sink="parquet"), False)["state"][1]
+    assert (
+        f"is not {'an Iceberg' if other == 'iceberg' else 'a Delta'} table"
+        in (findings_of(replace(settings, sink=other), False)["state"][1])
+    )
     of_another = replace(settings, name="others", state=str(Places.of(settings).state))
     assert "the table has none" in findings_of(of_another, False)["state"][1]
 
 
 def test_a_table_that_cannot_be_read_is_a_problem(settings: Settings) -> None:
     ingested(settings)
-    for file in (Places.of(settings).rows.path / "_delta_log").glob("*.json"):
+    log = "_delta_log" if settings.sink == "delta" else "metadata"
+    for file in (Places.of(settings).rows.path / log).glob("*.json"):
         file.write_text("{")
     state, says, remedy = findings_of(settings, False)["tables"]
     assert state == PROBLEM

@@ -79,16 +79,18 @@ def test_the_parquet_sink_has_the_same_rows(broker: BrokerThread, orders: Settin
     assert sorted(rows["id"].to_pylist()) == list(range(50))
     assert pyarrow.dataset.dataset(places.dead_letters, partitioning="hive").to_table().num_rows == 1
     check_ledger(settings)
-    with pytest.raises(PipelineError, match="windows need the delta sink"):
+    with pytest.raises(PipelineError, match="windows need the sink delta or iceberg"):
         ingest.run(replace(settings, window="1 minute"))
     with pytest.raises(PipelineError, match="has files but is not a Delta table"):
         ingest.run(replace(settings, sink="delta"))
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
 def test_a_new_column_is_added_to_the_table_and_a_changed_type_is_refused(
-    broker: BrokerThread, orders: Settings, topic: str
+    broker: BrokerThread, orders: Settings, topic: str, sink: str
 ) -> None:
+    orders = replace(orders, sink=sink)
     send(broker.bootstrap, topic, [order(1, 1)])
     assert ingest.run(orders) == 0
     send(broker.bootstrap, topic, [order(2, 2, note="new")])

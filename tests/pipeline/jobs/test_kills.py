@@ -128,12 +128,13 @@ def settings_of(orders: Settings, **more: object) -> Settings:
     )
 
 
-@pytest.mark.soak("a kill at each of 9 places", minutes=3)
+@pytest.mark.soak("a kill at each of 9 places, for both sinks", minutes=6)
 @pytest.mark.timeout(1200)
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
 def test_placed_kills_leave_the_tables_of_a_batch_computation(
-    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path, sink: str
 ) -> None:
-    settings = settings_of(orders)
+    settings = settings_of(orders, sink=sink)
     send(broker.bootstrap, topic, lively(rounds(250, in_soak=1000)))
     with one_after_the_other(settings, tmp_path, [*POINTS, *(MORE_POINTS if SOAK else [])]) as jobs:
         for job in jobs:
@@ -152,9 +153,9 @@ MORE_ONE_PASS_POINTS = [
 ]
 
 
-@pytest.mark.soak("a kill at each of 6 places, for both sinks", minutes=4)
+@pytest.mark.soak("a kill at each of 6 places, for all sinks", minutes=6)
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("sink", ["delta", "parquet"] if SOAK else ["delta"])
+@pytest.mark.parametrize("sink", ["delta", "iceberg", "parquet"] if SOAK else ["delta", "iceberg"])
 def test_placed_kills_of_batches_in_one_pass_leave_the_same_tables(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path, sink: str
 ) -> None:
@@ -165,7 +166,7 @@ def test_placed_kills_of_batches_in_one_pass_leave_the_same_tables(
         for job in jobs:
             finish(job, tmp_path, -signal.SIGKILL)
     assert ingest.run(settings) == 0
-    if sink == "delta":
+    if sink != "parquet":
         check_tables(spark, settings)
         return
     ledger = check_ledger(settings)
@@ -174,12 +175,13 @@ def test_placed_kills_of_batches_in_one_pass_leave_the_same_tables(
     assert sum(row.rows_in for row in ledger) == len(lively(rounds(250, in_soak=1000)))
 
 
-@pytest.mark.soak("22 kills at random moments", minutes=10)
+@pytest.mark.soak("22 kills at random moments, for both sinks", minutes=20)
 @pytest.mark.timeout(3000)
+@pytest.mark.parametrize("sink", ["delta", "iceberg"] if SOAK else ["delta"])
 def test_random_kills_leave_the_tables_of_a_batch_computation_with_columns_rules_and_a_hook(
-    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path, sink: str
 ) -> None:
-    settings, source = settings_of(orders, **SHAPED), random.Random(20)
+    settings, source = settings_of(orders, sink=sink, **SHAPED), random.Random(20)
     ledger = Ledger(Places.of(settings).ledger)
     for round_number in range(RANDOM_KILLS):
         send(broker.bootstrap, topic, lively(400, 400 * round_number))

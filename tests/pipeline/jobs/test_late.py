@@ -33,8 +33,11 @@ def test_events_later_than_the_delay_are_dropped_and_counted(
 
 
 @pytest.mark.usefixtures("spark")
-def test_late_rows_are_kept_in_a_table_if_configured(broker: BrokerThread, orders: Settings, topic: str) -> None:
-    settings = replace(orders, dedup_keys=("id",), watermark_delay="1 minute", late_rows="keep")
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
+def test_late_rows_are_kept_in_a_table_if_configured(
+    broker: BrokerThread, orders: Settings, topic: str, sink: str
+) -> None:
+    settings = replace(orders, sink=sink, dedup_keys=("id",), watermark_delay="1 minute", late_rows="keep")
     send(broker.bootstrap, topic, [order(number, 600 + number) for number in range(20)])
     assert ingest.run(settings) == 0
     send(broker.bootstrap, topic, [order(number, 500) for number in range(200, 207)])

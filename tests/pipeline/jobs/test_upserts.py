@@ -89,12 +89,13 @@ def check(spark: SparkSession, settings: Settings, sent: Sequence[Change], round
     assert changed == sum(value != b"{" for _, value in sent)
 
 
-@pytest.mark.soak("a kill at each of 6 places", minutes=2)
+@pytest.mark.soak("a kill at each of 6 places, for both sinks", minutes=4)
 @pytest.mark.timeout(1200)
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
 def test_kills_leave_the_last_state_of_each_key(
-    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path, sink: str
 ) -> None:
-    settings = upserting(orders)
+    settings = upserting(orders, sink=sink)
     sent = changes(rounds(200, in_soak=1500), keys=40)
     send(broker, topic, sent)
     with one_after_the_other(settings, tmp_path, [*POINTS, *(MORE_POINTS if SOAK else [])]) as jobs:
@@ -125,10 +126,11 @@ def test_a_row_that_is_left_out_or_refused_changes_nothing(broker: BrokerThread,
     assert (row.reasons, row.warnings) == ({"no_key": 2, "rule:n": 1}, {"even": 2})
 
 
+@pytest.mark.parametrize("sink", ["delta", "iceberg"])
 def test_a_compaction_amid_a_batch_loses_no_change_and_a_key_of_another_type_is_refused(
-    broker: BrokerThread, orders: Settings, topic: str, spark: SparkSession
+    broker: BrokerThread, orders: Settings, topic: str, spark: SparkSession, sink: str
 ) -> None:
-    settings = upserting(orders)
+    settings = upserting(orders, sink=sink)
     sent = [changes(60, keys=15), changes(60, keys=15, first=15), changes(60, keys=30, seed=1)]
     for some in sent[:2]:
         send(broker, topic, some)

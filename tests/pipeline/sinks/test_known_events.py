@@ -19,13 +19,19 @@ from pyspark.sql.types import StructType
 from odradek.pipeline.kafka.offsets import Offsets
 from odradek.pipeline.settings import Settings, make_settings
 from odradek.pipeline.sinks.delta import DeltaSink
+from odradek.pipeline.sinks.iceberg.sink import IcebergSink
 from odradek.pipeline.sinks.known_events import TIME, Spans, known_events, time_column
 from odradek.pipeline.sinks.parquet import ParquetSink
 from odradek.pipeline.sinks.table_files import Layout
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.location import Location
 
-Sink = DeltaSink | ParquetSink
+Sink = DeltaSink | IcebergSink | ParquetSink
+SINKS: dict[str, type[DeltaSink] | type[IcebergSink] | type[ParquetSink]] = {
+    "delta": DeltaSink,
+    "iceberg": IcebergSink,
+    "parquet": ParquetSink,
+}
 NOON_US = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
 HOUR_US = 3_600_000_000
 STRANGE = ["a b", "a/b=c", "50%", "a%20b", "ü:x", "7", "null", ""]
@@ -38,8 +44,7 @@ def settings_of(**changes: Any) -> Settings:
 
 
 def sink_of(kind: str, directory: Path, *partition_by: str) -> Sink:
-    sinks: dict[str, type[DeltaSink] | type[ParquetSink]] = {"delta": DeltaSink, "parquet": ParquetSink}
-    return sinks[kind](Location(str(directory / "rows")), "rows", Layout(partition_by))
+    return SINKS[kind](Location(str(directory / "rows")), "rows", Layout(partition_by))
 
 
 def write(sink: Sink, rows: DataFrame, number: int = 0) -> None:
@@ -81,7 +86,7 @@ def random_spans(dice: random.Random, times: list[int]) -> Spans:
     return [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True)]
 
 
-@pytest.mark.parametrize("sink_kind", ["delta", "parquet"])
+@pytest.mark.parametrize("sink_kind", SINKS)
 @pytest.mark.parametrize("kind", ["TIMESTAMP", "LONG", "TIMESTAMP_NTZ", "none"])
 def test_exactly_the_events_of_the_spans_are_found(
     spark: SparkSession, tmp_path: Path, kind: str, sink_kind: str
@@ -113,7 +118,7 @@ def test_files_of_other_times_are_skipped_by_their_statistics(spark: SparkSessio
     assert sink.files("at", [(NOON_US - 1, NOON_US - 1)]).paths == []
 
 
-@pytest.mark.parametrize("sink_kind", ["delta", "parquet"])
+@pytest.mark.parametrize("sink_kind", SINKS)
 @pytest.mark.parametrize(
     ("kind", "keys"),
     [
@@ -135,7 +140,7 @@ def test_a_key_can_be_a_partition_column(
     assert found(spark, settings, sink, [(NOON_US, NOON_US)]) == sorted((key, NOON_US) for key in keys)
 
 
-@pytest.mark.parametrize("sink_kind", ["delta", "parquet"])
+@pytest.mark.parametrize("sink_kind", SINKS)
 @pytest.mark.parametrize("kind", ["TIMESTAMP", "LONG", "TIMESTAMP_NTZ"])
 def test_a_table_can_be_partitioned_by_event_time_topic_and_partition(
     spark: SparkSession, tmp_path: Path, kind: str, sink_kind: str
@@ -147,7 +152,7 @@ def test_a_table_can_be_partitioned_by_event_time_topic_and_partition(
     assert found(spark, settings, sink, [(0, 2 * NOON_US)], {"t": {0: 1}}) == [("x", NOON_US)]
 
 
-@pytest.mark.parametrize("sink_kind", ["delta", "parquet"])
+@pytest.mark.parametrize("sink_kind", SINKS)
 def test_files_older_than_a_column_have_nulls_in_it(spark: SparkSession, tmp_path: Path, sink_kind: str) -> None:
     settings = settings_of()
     sink = sink_of(sink_kind, tmp_path)
@@ -161,7 +166,7 @@ def test_files_older_than_a_column_have_nulls_in_it(spark: SparkSession, tmp_pat
     assert [row[TIME] for row in events.collect() if row["id"] is None] == [NOON_US]
 
 
-@pytest.mark.parametrize("sink_kind", ["delta", "parquet"])
+@pytest.mark.parametrize("sink_kind", SINKS)
 def test_a_repeated_batch_does_not_find_its_own_rows(spark: SparkSession, tmp_path: Path, sink_kind: str) -> None:
     settings = settings_of()
     sink = sink_of(sink_kind, tmp_path)

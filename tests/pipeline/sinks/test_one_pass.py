@@ -143,7 +143,7 @@ def test_a_second_pass_that_finds_other_dead_rows_is_an_error(spark: SparkSessio
     assert not files_below(settings)
 
 
-@pytest.mark.parametrize("sink", ["delta", "parquet"])
+@pytest.mark.parametrize("sink", ["delta", "iceberg", "parquet"])
 def test_files_that_are_not_committed_are_removed(spark: SparkSession, tmp_path: Path, sink: str) -> None:
     settings = settings_of(tmp_path, sink=sink)
     tables = prepared(spark, settings)
