@@ -12,20 +12,26 @@ from odradek.pipeline.settings import Settings
 LINES = 8
 
 
+ROWS = f"SELECT id, customer, country, item, quantity, amount, at FROM rows ORDER BY id LIMIT {LINES}"
+WINDOWS = f"SELECT * FROM windows ORDER BY window_start DESC, country LIMIT {LINES}"
+REASONS = """SELECT reason, count(*) AS letters, min(detail) AS "for example"
+FROM dead_letters GROUP BY reason ORDER BY reason"""
+
+
 def show_tables(settings: Settings, out: TextIO) -> None:
     """Prints some rows of each table."""
-    from pyarrow import compute
 
-    rows, windows, dead = (queried(settings, f"SELECT * FROM {name}") for name in ("rows", "windows", "dead_letters"))
-    named = rows.select(["id", "customer", "country", "item", "quantity", "amount", "at"])
-    _table(out, f"orders: {rows.num_rows:,} good rows", named.sort_by("id").slice(0, LINES).to_pylist())
-    last = windows.sort_by([("window_start", "descending"), ("country", "ascending")]).slice(0, LINES)
-    _table(out, f"orders_windows: {windows.num_rows:,} windows of five minutes and countries", last.to_pylist())
-    by_reason = dead.group_by("reason").aggregate([("reason", "count"), ("detail", "min")])
-    by_reason = by_reason.rename_columns(["reason", "letters", "for example"]).sort_by("reason")
-    _table(out, f"orders_dead_letters: {dead.num_rows:,} records by reason", by_reason.to_pylist())
-    newest = compute.max(rows["at"]).as_py()
-    print(f"\nnewest order: {newest}", file=out, flush=True)
+    def rows_of(query: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = queried(settings, query).to_pylist()
+        return found
+
+    counts = {
+        name: rows_of(f"SELECT count(*) AS n FROM {name}")[0]["n"] for name in ("rows", "windows", "dead_letters")
+    }
+    _table(out, f"orders: {counts['rows']:,} good rows", rows_of(ROWS))
+    _table(out, f"orders_windows: {counts['windows']:,} windows of five minutes and countries", rows_of(WINDOWS))
+    _table(out, f"orders_dead_letters: {counts['dead_letters']:,} records by reason", rows_of(REASONS))
+    print(f"\nnewest order: {rows_of('SELECT max(at) AS at FROM rows')[0]['at']}", file=out, flush=True)
 
 
 def _table(out: TextIO, title: str, rows: Sequence[dict[str, Any]]) -> None:

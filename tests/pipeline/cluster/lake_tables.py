@@ -10,6 +10,8 @@ from deltalake import DeltaTable
 
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.iceberg.tables import TablePlace
+from odradek.pipeline.sinks.iceberg_tables import has_iceberg_metadata
 from odradek.pipeline.state.location import Location
 from odradek.pipeline.state.places import Places
 from tests.pipeline.cluster.object_store import ObjectStore
@@ -56,6 +58,9 @@ def every_kind(first: int, at: int, count: int = 60) -> list[bytes | None]:
 
 
 def rows_of(place: Location) -> list[dict[str, Any]]:
+    if has_iceberg_metadata(place):
+        found: list[dict[str, Any]] = TablePlace(place).open().scan().to_arrow().to_pylist()
+        return found
     rows: list[dict[str, Any]] = (
         DeltaTable(place.url, storage_options=dict(place.options)).to_pyarrow_table().to_pylist()
     )

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.jobs import backfill, compact, doctor, ingest, report
+from odradek.pipeline.jobs import backfill, compact, doctor, ingest, report, sql
 from odradek.pipeline.report.findings import OK
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state import lock
@@ -72,6 +72,26 @@ def test_all_jobs_write_the_same_tables_as_in_a_local_lake(
     lake = {one.subject: one for one in doctor.examine(settings)}
     assert {lake[name].state for name in ("lake", "state", "offsets")} == {OK}, lake
     assert "supports conditional puts" in lake["lake"].says
+
+
+def test_iceberg_tables_are_the_same_as_in_a_local_lake(
+    spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, bucket: ObjectStore
+) -> None:
+    twin = varied(orders, max_offsets_per_trigger=70, sink="iceberg")
+    settings = in_store(replace(twin, shadow_group="of-the-store"), bucket)
+    send(broker.bootstrap, topic, every_kind(1000, 120))
+    assert [ingest.run(one) for one in (twin, settings)] == [0, 0]
+    check_tables(spark, twin)
+    check_same(settings, twin)
+    send(broker.bootstrap, topic, [order(2000 + number, number % 60) for number in range(10)])  # Two minutes late.
+    assert [ingest.run(one) for one in (twin, settings)] == [0, 0]
+    assert compact.run(replace(settings, compact_retention="0 seconds"), io.StringIO()) == 0
+    check_same(settings, twin)
+    assert len(tables_of(settings)["late"]) == 10
+    out = io.StringIO()
+    assert sql.run(settings, "SELECT count(*) AS n, sum(amount) AS amount FROM rows", out) == 0
+    assert out.getvalue().split()[:3] == ["n", "amount", "60"]
+    assert {one.subject: one.state for one in doctor.examine(settings)}["state"] == OK
 
 
 def test_plain_parquet_is_refused_in_a_store(orders: Settings, bucket: ObjectStore) -> None:
