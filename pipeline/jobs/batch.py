@@ -39,10 +39,9 @@ from odradek.pipeline.parse.repetitions import PLACE, repeated_places
 from odradek.pipeline.parse.rules import refuse_violations, warnings_of
 from odradek.pipeline.parse.transforms import DEAD, GOOD, LATE, OUTCOME, judged, of_outcome, without_places, without_raw
 from odradek.pipeline.settings import Settings
-from odradek.pipeline.sinks.batch_tables import BatchTables, JudgedRows
+from odradek.pipeline.sinks.batch_tables import BatchTables, JudgedRows, UpsertTable
 from odradek.pipeline.sinks.changed_keys import ChangedKeys
 from odradek.pipeline.sinks.delta import nothing
-from odradek.pipeline.sinks.delta_upserts import DeltaUpserts
 from odradek.pipeline.sinks.known_events import Spans, known_events, time_column
 from odradek.pipeline.sinks.one_pass import Staged
 from odradek.pipeline.sinks.table_files import Written
@@ -283,7 +282,7 @@ class Batches:
         return (without_places(good, places, duplicates <= FEW) if duplicates else good), duplicates
 
     def _last_changes(
-        self, rows: DataFrame, good: DataFrame, table: DeltaUpserts, letters: Letters | None, until: ExitStack
+        self, rows: DataFrame, good: DataFrame, table: UpsertTable, letters: Letters | None, until: ExitStack
     ) -> tuple[DataFrame, ChangedKeys]:
         """Returns the good rows that are the last change of their key, and the changed keys."""
         changes = changes_by_key(rows, table.keys)

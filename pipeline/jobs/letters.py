@@ -25,8 +25,7 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.parse.changes import IS_DELETE
 from odradek.pipeline.parse.repetitions import PLACE
 from odradek.pipeline.parse.transforms import DEAD, of_outcome, without_places
-from odradek.pipeline.sinks.batch_tables import BATCH_ID, REDRIVEN, BatchTables
-from odradek.pipeline.sinks.delta_upserts import DeltaUpserts
+from odradek.pipeline.sinks.batch_tables import BATCH_ID, REDRIVEN, BatchTables, UpsertTable
 from odradek.pipeline.sinks.known_events import Spans
 from odradek.pipeline.sinks.table_rows import rows_of
 from odradek.pipeline.state.ledger import Ledger
@@ -67,7 +66,7 @@ class Letters:
         names = mine.columns
         return events.join(mine, names, "left_anti").drop(*names)
 
-    def with_rows(self, changes: DataFrame, table: DeltaUpserts, ledger: Ledger) -> DataFrame:
+    def with_rows(self, changes: DataFrame, table: UpsertTable, ledger: Ledger) -> DataFrame:
         """Returns the letters' `changes` (parse/changes.py), and those that made the rows with the same keys. Raises
         PipelineError if it cannot be known whether a row is newer."""
         found = table.rows_with(changes.select(*_quoted(table.keys)).distinct(), UPSERT_NEEDS).persist()
@@ -88,7 +87,7 @@ class Letters:
         """Returns the last changes that are those of letters, and not of rows in the table."""
         return last.join(self.all.select(*PLACE), list(PLACE), "left_semi")
 
-    def _refuse_deleted(self, changes: DataFrame, found: DataFrame, table: DeltaUpserts, ledger: Ledger) -> None:
+    def _refuse_deleted(self, changes: DataFrame, found: DataFrame, table: UpsertTable, ledger: Ledger) -> None:
         """Raises PipelineError if a letter's row may have been deleted since: a deleted row leaves no trace."""
         content = ledger.content(["batch_id", "deletes"])
         deleted = pc.max(content.filter(pc.greater(content["deletes"], 0))["batch_id"]).as_py()

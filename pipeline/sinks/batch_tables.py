@@ -74,6 +74,9 @@ class StagedTable(Table, Protocol):
 class UpsertTable(Table, Protocol):
     """A table with one row for each key."""
 
+    keys: tuple[str, ...]
+
+    def rows_with(self, keys: DataFrame, further: Sequence[str]) -> DataFrame: ...
     def merge(self, rows: DataFrame, changes: ChangedKeys, batch: BatchId) -> Written: ...
 
 

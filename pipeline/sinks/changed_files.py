@@ -55,3 +55,13 @@ class ChangedFiles:
         marked = there.join(self._changed.withColumn("_changed", sf.lit(1)), self._keys, "left")
         counted = marked.groupBy(PATH).agg(sf.count(sf.lit(1)).alias("rows"), sf.count("_changed").alias("changed"))
         return counted.where("changed > 0").collect()
+
+
+def rows_with(
+    keys: DataFrame, files: DataFiles, schema: StructType, key_names: Sequence[str], further: Sequence[str]
+) -> DataFrame:
+    """Returns the columns of the key and the `further` ones of the rows in `files` that have one of the keys.
+    `schema`: the table's columns."""
+    columns = StructType([schema[name] for name in (*key_names, *further)])
+    there = rows_of(keys.sparkSession, files, columns, key_names)
+    return there.join(keys, list(key_names), "left_semi").select(*(f"`{name}`" for name in columns.names))

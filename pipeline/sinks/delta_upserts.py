@@ -23,7 +23,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.sinks.changed_files import ORDERED, ROWS_PER_FILE, ChangedFiles
+from odradek.pipeline.sinks.changed_files import ORDERED, ROWS_PER_FILE, ChangedFiles, rows_with
 from odradek.pipeline.sinks.changed_keys import ChangedKeys
 from odradek.pipeline.sinks.delta import DeltaSink, nothing
 from odradek.pipeline.sinks.delta_commit import Conflict, commit_replacement, refuse_unsupported
@@ -74,11 +74,8 @@ class DeltaUpserts(DeltaSink):
     def rows_with(self, keys: DataFrame, further: Sequence[str]) -> DataFrame:
         """Returns the columns of the key and the `further` ones of the rows that have one of the keys."""
         table = open_table(self.place)
-        schema = StructType.fromJson(json.loads(table.schema().to_json()))
         files, _ = candidates(table, self.place, keys, self.keys)
-        columns = StructType([schema[name] for name in (*self.keys, *further)])
-        there = rows_of(keys.sparkSession, files, columns, self.keys)
-        return there.join(keys, list(self.keys), "left_semi").select(*(f"`{name}`" for name in columns.names))
+        return rows_with(keys, files, StructType.fromJson(json.loads(table.schema().to_json())), self.keys, further)
 
     def _merge(self, rows: DataFrame, changes: ChangedKeys, batch: BatchId) -> Written:
         app, table = batch.app(self.name), open_table(self.place)

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DateType
 
-from odradek.pipeline.sinks.changed_files import ORDERED, ROWS_PER_FILE, ChangedFiles
+from odradek.pipeline.sinks.changed_files import ORDERED, ROWS_PER_FILE, ChangedFiles, rows_with
 from odradek.pipeline.sinks.changed_keys import ChangedKeys
 from odradek.pipeline.sinks.delta import nothing
 from odradek.pipeline.sinks.iceberg.batches import has_batch
@@ -57,6 +57,12 @@ class IcebergUpserts(IcebergSink):
                     raise
                 self._sleep(PAUSE_S * attempt)
         raise AssertionError("the last attempt returns or raises")
+
+    def rows_with(self, keys: DataFrame, further: Sequence[str]) -> DataFrame:
+        """Returns the columns of the key and the `further` ones of the rows that have one of the keys."""
+        table = self._table.open()
+        files = listed(files_of(table, rows_between(keys, self.keys)), table, self.place)
+        return rows_with(keys, files, columns_of(table), self.keys, further)
 
     def _merge(self, rows: DataFrame, changes: ChangedKeys, batch: BatchId) -> Written:
         table = self._table.open()
