@@ -125,17 +125,20 @@ class IcebergSink:
     def _replace(self, table: Table, removed: Sequence[DataFile], files: Sequence[TableFile], batch: BatchId) -> None:
         """Commits the batch to this version of the table. Raises Conflict if another writer was faster, and other
         errors, after which the table is unchanged and the files are removed."""
-        app = batch.app(self.name)
+        app, version = batch.app(self.name), table.metadata_location
+        conflict = Conflict(f"another writer has changed {self.place}", "start again")
         added = [described(file, table, self._layout.partition_by) for file in files]
         try:
             with self._table.changing(table) as transaction:
                 replace_files(transaction, removed, added, marks_of(app, batch.number))
         except (CommitFailedException, ValidationException) as error:  # The commit has not succeeded.
-            raise Conflict(f"another writer has changed {self.place}", "start again") from error
-        except Exception:
+            raise conflict from error
+        except Exception as error:
             # The commit may have succeeded despite the error, so files are removed only if the table lacks them.
             newest = self._table.open()
             if not has_batch(newest, app, batch.number):
+                if newest.metadata_location != version:  # Perhaps `compact` has removed what the commit had to read.
+                    raise conflict from error
                 self.discard(files)
                 raise
             if not {one.file_path for one in files_of(newest)}.issuperset(one.file_path for one in added):
