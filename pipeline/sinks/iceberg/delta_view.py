@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -32,7 +33,7 @@ def delta_view(place: TablePlace, directory: Path) -> DeltaTable:
         if place.place.is_local:
             copy.symlink_to(place.place.path / path)
         else:
-            with place.place.open(path) as source, copy.open("wb") as target:
+            with closing(place.place.open(path)) as source, copy.open("wb") as target:
                 shutil.copyfileobj(source, target)
         statistics = json.dumps({"numRecords": files[number].record_count})
         values = found.partitions[number] if found.partitions else {}
