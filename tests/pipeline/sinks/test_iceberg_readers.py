@@ -28,6 +28,8 @@ from tests.pipeline.sinks.test_iceberg_upserts import upsert
 MINOR = ".".join(pyspark.__version__.split(".")[:2])
 RUNTIMES = {"4.0": "1.10.0", "4.1": "1.11.0"}
 """The version of iceberg-spark-runtime for a minor version of Spark."""
+__test__ = MINOR in RUNTIMES
+"""Whether pytest collects this module."""
 READER = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -47,8 +49,6 @@ for query in queries:
 @pytest.fixture(scope="module")
 def runtime() -> Path:
     """The jar, which Maven downloads once."""
-    if MINOR not in RUNTIMES:
-        pytest.skip(f"there is no iceberg-spark-runtime for Spark {MINOR}")
     if shutil.which("mvn") is None:
         pytest.skip("needs mvn")
     name, version = f"iceberg-spark-runtime-{MINOR}_2.13", RUNTIMES[MINOR]
