@@ -22,7 +22,7 @@ from odradek.pipeline.parse.hook import load
 from odradek.pipeline.parse.schemas import file_of, schema_text
 from odradek.pipeline.settings import Settings, flag, make_settings
 from odradek.pipeline.state.location import Location
-from odradek.pipeline.state.selection import Selection
+from odradek.pipeline.state.selection import REDRIVE, Selection
 from odradek.pipeline.variables import secrets_of
 
 JUDGING = (
@@ -246,4 +246,8 @@ def _checked(plan: Plan, number: int) -> Plan:
         offset > plan.end[name][partition] for name, parts in plan.start.items() for partition, offset in parts.items()
     ):
         raise ValueError("a start offset is after its end offset")
+    if (plan.job == REDRIVE) != (plan.redrive is not None):
+        raise ValueError(
+            f"it is of the job {plan.job}, but selects {'no ' if plan.redrive is None else ''}dead letters"
+        )
     return plan

@@ -130,7 +130,7 @@ def settings_of(orders: Settings, **more: object) -> Settings:
 
 @pytest.mark.soak("a kill at each of 9 places, for both sinks", minutes=6)
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("sink", ["delta", "iceberg"])
+@pytest.mark.parametrize("sink", ["delta", "iceberg"] if SOAK else ["delta"])
 def test_placed_kills_leave_the_tables_of_a_batch_computation(
     spark: SparkSession, broker: BrokerThread, orders: Settings, topic: str, tmp_path: Path, sink: str
 ) -> None:
