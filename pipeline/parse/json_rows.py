@@ -1,9 +1,9 @@
-"""Decodes JSON to rows, strictly, with a single `from_json`.
+"""Decodes JSON to rows, strictly, with one `from_json` of each value.
 
 Invalid values that Spark's `from_json` accepts, and how they are rejected:
- (a) Text after the object (`{"id":1} xyz`) is ignored. So the text is read as a field of a frame, and the frame's last
-     field must be present. A text that closes the object and goes on (`{"id":1},"n":2`) gives the frame more fields,
-     which are counted.
+ (a) Text after the object (`{"id":1} xyz`) is ignored. There is none if the first `}` is the last byte. Otherwise the
+     text is read as a field of a frame, and the frame's last field must be present. A text that closes the object and
+     goes on (`{"id":1},"n":2`) gives the frame other fields, whose names are read.
  (b) Bytes that are not UTF-8 are replaced silently. So they are checked for.
  (c) 1e400 becomes Infinity. So numbers must be finite. NaN and 'single quotes' are not JSON.
  (d) TIMESTAMP: "12:00" becomes a time of today, and a number is read as seconds and overflows silently. So a timestamp
@@ -16,6 +16,7 @@ are case-sensitive, a null equals a missing field, a DECIMAL is rounded to its s
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -37,11 +38,9 @@ from odradek.pipeline.parse.schemas import kind_name
 
 OPTIONS = {
     "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": "_corrupt",
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
-FRAME, FRAME_FIELDS = ('{"row":', ',"_end":true}'), 2
 SHOWN, SHOWN_NAMES = 60, 5
 """The numbers of characters of a value, and of fields, that a detail shows."""
 
@@ -52,8 +51,8 @@ def json_rows(records: DataFrame, schema: StructType, unknown_fields: str) -> tu
     `detail` is for rows with one of these reasons, and costs nothing where it is not selected. Unknown fields are only
     detected in the outermost object. `keep` and `reject` read the field names of good rows, which costs another half of
     the parsing; `ignore` costs nothing."""
-    first = records.withColumn("_first", _framed(_as_read(schema)))
-    read = first.withColumn("data", _converted(sf.col("_first.row"), schema))
+    first = records.withColumn("_first", _read(schema))
+    read = first.withColumn("data", _converted(sf.col("_first"), schema))
     judged = read.withColumn("reason", _reason(schema, rejects_unknown=unknown_fields == "reject"))
     if unknown_fields == "keep":
         judged = judged.withColumn(
@@ -66,25 +65,55 @@ def _text() -> Column:
     return sf.col("value").cast("string")
 
 
+def _corrupt(schema: StructType) -> str:
+    """Returns the name of the field of `_first` that is set if the value is not a row. The schema lacks it."""
+    return "_" * max(map(len, schema.names), default=0) + "_corrupt"
+
+
+def _read(schema: StructType) -> Column:
+    """Returns the fields of a value as read, and `_corrupt`."""
+    flag, row = _corrupt(schema), cast(StructType, _as_read(schema))
+    whole = StructType([*row, StructField(flag, StringType())])
+    plain = sf.from_json(_text(), whole, {**OPTIONS, "columnNameOfCorruptRecord": flag})
+    return sf.when(_is_plain(), plain).otherwise(_let(_framed(row), lambda framed: _unframed(framed, row, flag)))
+
+
+def _unframed(framed: Column, row: StructType, flag: str) -> Column:
+    fits = framed["row"].isNotNull() & framed["_end"].isNotNull() & framed["_corrupt"].isNull() & _is_one()
+    corrupt = sf.when(~fits, sf.lit("corrupt")).alias(flag)
+    return sf.struct(*(framed["row"][one.name].alias(one.name) for one in row), corrupt)
+
+
 def _framed(row: DataType) -> Column:
     """Returns the value, read as the field `row` of a frame. `_end` is set if only the row precedes it."""
     frame = StructType(
         [StructField("row", row), StructField("_end", BooleanType()), StructField("_corrupt", StringType())]
     )
-    return sf.from_json(_frame(), frame, OPTIONS)
+    return sf.from_json(_frame("_end"), frame, {**OPTIONS, "columnNameOfCorruptRecord": "_corrupt"})
 
 
-def _frame() -> Column:
-    return sf.concat(sf.lit(FRAME[0]), _text(), sf.lit(FRAME[1]))
+def _frame(end: str) -> Column:
+    return sf.concat(sf.lit('{"row":'), _text(), sf.lit(f',"{end}":true}}'))
+
+
+def _is_plain() -> Column:
+    """Whether the value starts with `{`, and has its first `}` at the end."""
+    # `contains` looks for a byte; `instr` counts characters, which takes ten times as long.
+    before_end = sf.substring("value", sf.lit(1), sf.length("value") - 1).cast("string")
+    return sf.startswith(_text(), sf.lit("{")) & sf.endswith(_text(), sf.lit("}")) & ~before_end.contains("}")
 
 
 def _is_one() -> Column:
-    """Whether the value is one JSON value, if its frame decodes. One with a `}` before its end could hide another."""
-    # `contains` looks for a byte; `instr` counts characters, which takes ten times as long.
-    before_end = sf.substring("value", sf.lit(1), sf.length("value") - 1).cast("string")
-    is_plain = sf.startswith(_text(), sf.lit("{")) & sf.endswith(_text(), sf.lit("}")) & ~before_end.contains("}")
-    names = sf.json_object_keys(_frame())
-    return is_plain | sf.coalesce(sf.size(names) == FRAME_FIELDS, sf.lit(False))
+    """Whether the value is one JSON value, if its frame decodes: a frame with another end has just these two fields.
+
+    A text that closes the frame itself has one of the two ends, but not both."""
+    return sf.coalesce(sf.json_object_keys(_frame("_last")) == sf.lit(["row", "_last"]), sf.lit(False))
+
+
+def _is_json() -> Column:
+    """Whether the value is one JSON value of any type. It is parsed again, as a string."""
+    again = _framed(StringType())
+    return again["_end"].isNotNull() & again["_corrupt"].isNull() & _is_one()
 
 
 def _as_read(kind: DataType) -> DataType:
@@ -114,7 +143,7 @@ def _converted(read: Column, kind: DataType) -> Column:
         value = kind.valueType
         return sf.transform_values(read, lambda _, one: _converted(one, value))
     has_dashes = (sf.substring(read, 5, 1) == "-") & (sf.substring(read, 8, 1) == "-")  # LIKE is a regular expression.
-    return sf.when(has_dashes & (sf.length(read) >= 10), read.try_cast("timestamp"))
+    return sf.when(has_dashes & (sf.octet_length(read) >= 10), read.try_cast("timestamp"))
 
 
 def _flaws(read: Column, data: Column, kind: DataType) -> list[Column]:
@@ -138,15 +167,13 @@ def _flaw(read: Column, kind: DataType) -> Column | None:
 
 
 def _reason(schema: StructType, rejects_unknown: bool) -> Column:
-    """Returns the reason of a rejection; null for a good row. A value that does not fit is parsed again as a string."""
-    first, again = sf.col("_first"), _framed(StringType())
-    fits = first["row"].isNotNull() & first["_end"].isNotNull() & first["_corrupt"].isNull() & _is_one()
-    is_flawed = any_of(_flaws(first["row"], sf.col("data"), schema))
-    is_broken = again["_end"].isNull() | again["_corrupt"].isNotNull() | ~_is_one()
+    """Returns the reason of a rejection; null for a good row."""
+    first = sf.col("_first")
+    is_flawed = any_of(_flaws(first, sf.col("data"), schema))
     reason = (
         sf.when(sf.col("value").isNull(), "tombstone")
         .when(~sf.is_valid_utf8(_text()), "not_utf8")
-        .when(~fits | is_flawed, sf.when(is_broken, "not_json").otherwise("wrong_type"))
+        .when(first[_corrupt(schema)].isNotNull() | is_flawed, sf.when(_is_json(), "wrong_type").otherwise("not_json"))
     )
     return reason.when(sf.size(_unknown(schema)) > 0, "unknown_field") if rejects_unknown else reason
 
@@ -191,7 +218,7 @@ def _why_wrong(schema: StructType, text: Column) -> Column:
 
 
 def _sentences(schema: StructType, text: Column, fields: Column) -> Column:
-    row = sf.col("_first.row")
+    row = sf.col("_first")
     kinds = sf.create_map(*(sf.lit(part) for one in schema for part in (one.name, kind_name(one.dataType))))
     flawed = sf.array_compact(sf.array(*(sf.when(_unlike(row[one.name], one.dataType), one.name) for one in schema)))
     nested = ", ".join(one.name for one in schema if isinstance(one.dataType, StructType | ArrayType | MapType))

@@ -1,8 +1,8 @@
 """Writes the good rows of a batch to files in one pass over its records, and counts all rows meanwhile.
 
-Spark counts the rows of each outcome as they pass (`DataFrame.observe`), in the tasks that write the good ones. It
-takes the counts of a task once, from the attempt whose files it returns, as no shuffle follows. So the counts are those
-of the files. Only a batch with dead or late rows takes a second pass, which keeps these rows, and writes them as well.
+Spark counts the rows of each outcome as they pass (`DataFrame.observe`), in the tasks that write the good ones. No
+shuffle follows, so it takes the counts of a task once, from the attempt whose files it returns: the counts are those of
+the files. Only a batch with dead or late rows takes a second pass, which keeps these rows, and writes them as well.
 Nothing is committed here.
 """
 
