@@ -133,7 +133,8 @@ def _value(committed: CommittedOffset, id_field: bytes) -> bytes:
                     before = _VALUE_BEFORE_TEXT(version, committed.offset, epoch, size)
                     return b"".join((before, text.encode(), _TIME(time_ms)))
                 if not size:  # what nearly all clients send
-                    return _VALUE_WITHOUT_TEXT(version, committed.offset, epoch, 1, time_ms) + id_field
+                    # Not `+`: mypyc's addition of two bytes leaves one of them in memory.
+                    return b"".join((_VALUE_WITHOUT_TEXT(version, committed.offset, epoch, 1, time_ms), id_field))
                 before = _VALUE_BEFORE_SHORT_TEXT(version, committed.offset, epoch, size + 1)
                 return b"".join((before, text.encode(), _TIME(time_ms), id_field))
             except struct.error:
