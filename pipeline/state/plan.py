@@ -225,7 +225,7 @@ def _plan(content: Mapping[str, Any]) -> Plan:
         watermark=_time(content["watermark"]),
         newest_event_time=_time(content["newest_event_time"]),
         judging=judging,
-        redrive=Selection.of_content(content["redrive"]) if content.get("redrive") else None,
+        redrive=None if (redrive := content.get("redrive")) is None else Selection.of_content(redrive),
     )
 
 

@@ -204,6 +204,10 @@ def changing(**changes: Any) -> Any:
         changing(judging={}),
         changing(judging={**judging_settings(settings_of()), "sink": "csv"}),
         changing(judging={**judging_settings(settings_of()), "dedup_keys": 5}),
+        changing(redrive={}),
+        changing(redrive=5),
+        changing(redrive={"reasons": [], "since": "yesterday", "until": None}),
+        changing(redrive={"reasons": [], "since": "2026-03-01T12:00:00", "until": None}),
         changing(number=6),
         changing(start={"other": {"0": 5}}),
         changing(start={"t": {"0": 10}}),
@@ -218,6 +222,14 @@ def test_a_damaged_plan_is_reported_in_one_line_with_its_file(state: Location, d
     with pytest.raises(DamagedPlan, match=f"{state}/plan-7.json is damaged ") as caught:
         Plans(state).read(7)
     assert "\n" not in f"{caught.value}"
+
+
+def test_a_plan_of_an_earlier_version_reads_topics(state: Location) -> None:
+    plan = Plans(state).create(plan_of(settings_of()))
+    content = state.read("plan-7.json")
+    assert content is not None
+    state.replace("plan-7.json", without("redrive")(content))
+    assert Plans(state).read(7) == plan
 
 
 def test_one_of_many_jobs_plans_a_batch_and_the_others_fail(state: Location) -> None:
